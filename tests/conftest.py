@@ -78,7 +78,7 @@ SLOWEST = (
     "component/bundles/test_failed_polls.py",
     "component/bundles/features/rollback/test_rollback.py",
     "component/bundles/test_cloud_jobs.py",
-    "component/bundles/test_attest.py",
+    "component/bundles/features/attest/test_attest.py",
     "component/oci/test_statements.py",
     "component/bundles/test_plan_purposes.py",
     "component/promises/notify/test_notifications.py",

@@ -7,8 +7,11 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from copyrator.api import names
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import REGISTRY_FAULTS
 from copyrator.api.promotion import ENVIRONMENT
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, duration, fail, items
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
@@ -45,6 +48,9 @@ class AttestKey(Form):
             fail("operator", "must be alone: it is the operator's key, or that of a Secret")
         if not self.operator and not (self.secret and self.key):
             fail("key" if self.secret else "secretName", _NO_KEY)
+
+
+OPERATORS_KEY: Final = AttestKey(names.ATTEST_SECRET, names.ATTEST_KEY, names.ATTEST_PASSWORD)
 
 
 class AttestSpec(Part):
@@ -156,3 +162,28 @@ class AttestationsStatus(Record, frozen=True):
     before it is pushed."""
     last_handled_withdrawal: str | None = None
     """The value of the annotation operator.werf.dev/withdraw that was handled last."""
+
+
+PUSH_FAULTS: Final = frozenset(
+    {
+        *REGISTRY_FAULTS,
+        BundleReason.PUSH_REFUSED,
+        BundleReason.ATTEST_KEY_INVALID,
+        BundleReason.FORBIDDEN,
+    }
+)
+"""Reasons of a AttestFault."""
+
+StatementKey = tuple[str | None, str | None, str | None, bool]
+
+
+def key_of(record: AttestStatus) -> StatementKey:
+    """What names a statement, whatever its dates: its failures are counted by it."""
+    return record.digest, record.environment, record.reference, record.is_positive
+
+
+def describe_record(record: AttestStatus) -> str:
+    """How messages name a statement; those of its faults begin with it."""
+    what = "the statement" if record.is_positive else "the withdrawal of the statement"
+    version = f"{record.version} ({(record.digest or '')[:19]})"
+    return f"{what} that {version} stands in {record.environment}"

@@ -132,7 +132,3 @@ class DriftStatus(Record, frozen=True):
     """How many deploys have corrected drift since a regular check found none of it."""
     corrected: tuple[str, ...] = ()
     """The objects that they corrected; at most 20."""
-
-
-NO_DRIFT_STATUS: Final = DriftStatus()
-"""Shared by all Bundles that aren't checked."""

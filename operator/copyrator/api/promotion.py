@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -19,7 +20,12 @@ from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form
 from copyrator.api.structs import replace
 from copyrator.api.text import one_line
 from copyrator.api.texts import NAMESPACE
+from copyrator.api.times import parse_duration
 
+PROMOTION_GATE: Final = "promotion"
+"""The name of its gate."""
+AHEAD: Final = timedelta(minutes=10)
+"""By how much the clocks of two clusters may differ."""
 DEFAULT_SOAK: Final = 24 * 3600.0
 DEFAULT_EVIDENCE_AGE: Final = 7 * 24 * 3600.0
 _NEITHER: Final = "is required, or attestations: name where a version must have stood"
@@ -213,6 +219,10 @@ def shown_hold(text: str) -> str:
     return one_line(text, MAX_HOLD_TEXT) or NO_REASON
 
 
+_LONGEST: Final = 1e9
+"""Limit for the seconds of a forged status."""
+
+
 class SoakStatus(Record, frozen=True):
     """How long a version has been deployed here: evidence for promotion from it."""
 
@@ -228,6 +238,12 @@ class SoakStatus(Record, frozen=True):
     """Its longest stretch that has ended; absent where it doesn't count (any more)."""
     broken_by: str | None = None
     """What ended the newest stretch."""
+
+    @property
+    def longest_period(self) -> timedelta | None:
+        """The longest stretch that has ended; None where there is no such evidence."""
+        seconds = parse_duration(self.longest) if self.longest else None
+        return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
 
 
 class PromotionStatus(Record, frozen=True):

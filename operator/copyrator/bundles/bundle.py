@@ -1,4 +1,4 @@
-"""One Bundle, parsed, and the cache of all of them with their dependencies.
+"""One Bundle, parsed, and the cache of all of them by their releases.
 
 An entry has the spec, the status and the metadata that reconciling needs; everything else follows
 from these, and is computed when it is needed (docs/adr/0049-memory.md). The
@@ -11,14 +11,13 @@ import logging
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle import (
     BundleDefaults,
     bound_status,
@@ -33,7 +32,6 @@ from copyrator.api.consent import ConsentState, ConsentStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
-from copyrator.api.promotion import PromotionSpec
 from copyrator.bundles.identity import release_metadata, spec_hash
 from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request, requested_plan
 
@@ -60,17 +58,10 @@ class BundleEntry:
     """Those that are passed on to the release, and the operator's own."""
     finalizers: tuple[str, ...]
     deleting: bool
-    attests: bool
-    """Whether it attests in the registry what it runs."""
     orphans: bool
     """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
     leftovers: bool
     """It still has the original operator's finalizer or kopf's annotations."""
-
-    @property
-    def promoted_from(self) -> tuple[BundleKey, ...]:
-        """The Bundles that it is promoted from."""
-        return () if isinstance(self.spec, InvalidSpec) else self.spec.part(PromotionSpec).bundles
 
     @property
     def is_paused(self) -> bool:
@@ -205,7 +196,6 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
-        attests=isinstance(spec, BundleSpec) and spec.uses(AttestSpec),
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
@@ -227,7 +217,6 @@ _NONE: Final[Mapping[str, str]] = {}
 """Shared by all entries without relevant labels or annotations; never changed."""
 
 
-_NO_KEYS: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024
 """Number of deleted Bundles that are remembered, as late events may arrive for them."""
 
@@ -238,7 +227,6 @@ class BundleCache:
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[ReleaseKey, tuple[BundleKey, ...]] = {}
-        self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self.observer: Callable[[BundleEntry, bool], None] | None = None
@@ -276,8 +264,6 @@ class BundleCache:
         self._entries[entry.key] = entry
         if running_plans(entry.status):
             self._planning[entry.key] = None
-        for source in entry.promoted_from:
-            self._promoted.setdefault(source, {})[entry.key] = None
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
@@ -325,10 +311,6 @@ class BundleCache:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
 
-    def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
-        """The Bundles that name this one in ``spec.promoteFrom``; it needn't exist, or allow it."""
-        return self._promoted.get(key, _NO_KEYS)
-
     @property
     def planning(self) -> list[BundleEntry]:
         """The Bundles whose status names Jobs of plans without an outcome."""
@@ -336,11 +318,6 @@ class BundleCache:
 
     def _unlink(self, entry: BundleEntry) -> None:
         self._planning.pop(entry.key, None)
-        for source in entry.promoted_from:
-            keys_of = self._promoted[source]
-            keys_of.pop(entry.key, None)
-            if not keys_of:
-                del self._promoted[source]
         for release in entry.releases:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):

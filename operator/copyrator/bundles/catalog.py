@@ -14,7 +14,7 @@ from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
-from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -139,7 +139,6 @@ def all_gates(
             replace(VENDORED, concerns=gated),
             PLAIN,
             *(one for one in features.version if not one.precedes_charts),
-            promotion.GATE,
         ),
         moment=(*features.moment, approval.GATE),
     )

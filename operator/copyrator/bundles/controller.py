@@ -33,8 +33,6 @@ from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
-from copyrator.bundles.gates import promotion
-from copyrator.bundles.gates.evidence import PUSH_FAULTS
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.guard.lists import GuardLists
@@ -47,7 +45,7 @@ from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan.record import awaits_approval_since, next_check
+from copyrator.bundles.plan.record import awaits_approval_since
 from copyrator.bundles.planning.jobs import PlanJobClient
 from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.planning.permissions import PermissionRecorder
@@ -57,12 +55,10 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
-from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
-from copyrator.oci.statements import StatementPusher
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 
@@ -86,7 +82,7 @@ _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted, unattested = (Counter[str]() for _ in range(4))
+    reasons, pending, drifted = (Counter[str]() for _ in range(3))
     quarantined, untrusted, unpolled, oldest = 0, 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
@@ -97,7 +93,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
-        unattested[_reason(status, ConditionType.ATTESTED, ConditionStatus.FALSE)] += 1
         untrusted += status.part(Verification).verdict == Trust.NOT_TRUSTED
         polled = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if polled:
@@ -115,8 +110,6 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
     context.metrics.bundles_poll_failed.set(unpolled)
     for reason in _DRIFTED:
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    for fault in PUSH_FAULTS:
-        context.metrics.bundles_unattested.labels(fault).set(unattested[fault])
     context.metrics.bundles_untrusted.set(untrusted)
     context.metrics.oldest_poll_seconds.set(oldest)
     _publish_as_approved(context)
@@ -143,14 +136,14 @@ def _reason(
 
 
 def _publish_waits(context: Context) -> None:
-    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve, soak.
+    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve.
 
     Suspended ones are counted by the reason of their Ready condition alone.
     """
     known = {gate.name for gate in context.gates}
     waiting: Counter[str] = Counter()
     plans: list[datetime] = []
-    now, longest, remaining = context.clock(), 0.0, 0.0
+    now, longest = context.clock(), 0.0
     for entry in context.bundles:
         if not entry.status.gates or entry.status.ready_reason in PAUSES:
             continue
@@ -162,14 +155,11 @@ def _publish_waits(context: Context) -> None:
         waiting[first] += 1
         if (since := _waits_since(entry.status)) is not None:
             longest = max(longest, (now - since).total_seconds())
-        if promotion.NAME in names and (judge_at := next_check(entry.status)) is not None:
-            remaining = max(remaining, (judge_at - now).total_seconds())
     gauge = context.metrics.bundles_waiting
     gauge.clear()
     for name, count in waiting.items():
         gauge.labels(name).set(count)
     context.metrics.oldest_wait_seconds.set(longest)
-    context.metrics.soak_remaining_seconds.set(remaining)
     context.metrics.plans_awaiting_approval.set(len(plans))
     oldest = (now - min(plans)).total_seconds() if plans else 0.0
     context.metrics.oldest_plan_seconds.set(oldest)
@@ -251,15 +241,14 @@ class BundleController:
         context.gates = gates or all_gates(features.gates, self._asks_signatures)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(context, features.target)
-        features.connect(Parts(references))
         self._trust = trust = TrustStore(context, references)
-        self._attester = Attester(context, trust, StatementPusher(oci))
+        features.connect(Parts(references, trust, trust.keys))
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
         self._polls = polls = RegistryPoller(context, self._answered, isolated())
         self._poll_states = poll_states = PollStates(context)
-        resolver = VersionResolver(context, polls, poll_states)
+        resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
@@ -320,7 +309,6 @@ class BundleController:
             permissions=permissions,
             plan_queue=plan_queue,
             plans=plans,
-            attester=self._attester,
             accounts=accounts,
             poll_states=poll_states,
             resolver=resolver,
@@ -373,11 +361,10 @@ class BundleController:
         await self._lists.close()
         self._jobs.stop()
         for feature in self._features:
-            feature.stop()
+            await feature.stop()
         await self._permissions.close()
         await self._trust.stop()
         self._references.close()
-        await self._attester.close()
         await self._polls.close()
         await self._plan_jobs.close()
         await self._logins.close()

@@ -8,8 +8,9 @@ from copyrator.api import names
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.inputs import relations
+from copyrator.bundles.inputs.relations import changed_rivals
 from copyrator.bundles.requests import reset_patch
+from copyrator.bundles.step import Change
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.resources import BUNDLES
@@ -116,10 +117,8 @@ class BundlePatcher:
     def requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Have the Bundles reconciled that a change of one in the cache concerns."""
         context = self._context
-        for key, why in relations.changes_of_others(
-            context.bundles, before, after, context.gates.links
-        ):
-            context.schedule.changed(key, why)
+        for key in changed_rivals(context.bundles, before, after):
+            context.schedule.changed(key, Change.RIVAL)
         for key, why in self._features.wakes(before, after):
             context.schedule.changed(key, why)
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from copyrator.api import structs
 from copyrator.api.approval import PlanStatus
-from copyrator.api.attest import AttestationsStatus, AttestSpec
 from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -23,7 +22,6 @@ from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.bundles import ready_conditions
@@ -34,7 +32,7 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates.evidence import NO_ATTESTERS
+from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
@@ -50,7 +48,6 @@ from copyrator.bundles.planning.permissions import PermissionRecorder
 from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.bundles.trust.attester import Attester
 from copyrator.bundles.trust.store import TrustStore
 from copyrator.bundles.version.answer import (
     DesiredVersion,
@@ -98,12 +95,6 @@ class StepTaker:
             PlanStatus
         ):
             self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
-        if (
-            written is not before
-            and written.status.part(AttestationsStatus).attest
-            != before.status.part(AttestationsStatus).attest
-        ):
-            self.due.append(AT_ONCE)  # its statements are pushed before the other steps
         return written
 
     @property
@@ -127,7 +118,6 @@ class BundleReconciler:
     permissions: PermissionRecorder
     plan_queue: PlanQueue
     plans: PlanMachine
-    attester: Attester
     accounts: ServiceAccountChecker
     poll_states: PollStates
     resolver: VersionResolver
@@ -194,7 +184,7 @@ class BundleReconciler:
         changes = self.context.schedule.take_changes(entry.key)
         inputs = self.poll_states.take_inputs(entry.key)
         if Change.REFERENCE in changes:
-            self.attester.retry(entry.key)
+            self.features.retry(entry)
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -217,15 +207,14 @@ class BundleReconciler:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
         entry, not_admitted = await self.features.admit(entry, steps.take)
         self.features.follow(entry)
-        entry = await self.writer.keep_soak(entry)
+        entry = await self.features.keep(entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self.specs.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if spec.uses(AttestSpec):
-            entry = await steps.take(self.attester.attest(entry, spec))
+        entry = await self.features.tend(entry, spec, steps.take)
         spec = self.specs.effective(spec)
         entry = await self.features.begin(entry, spec, steps.take)
         links = self.context.gates.links_of(spec)
@@ -295,9 +284,7 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         asked = await self.trust.of(entry, spec)
-        attesters = NO_ATTESTERS
-        if spec.uses(PromotionSpec):
-            attesters = await self.trust.keys.attesters(entry, spec, asked)
+        read, read_key = await self.features.read(entry, spec, Findings((asked,)))
         request = entry.request.token if entry.request else ""
         desired = DesiredVersion(
             generation=entry.generation,
@@ -306,11 +293,11 @@ class BundleReconciler:
             request=" ".join(one for one in (request, entry.plan_request) if one),
             login=access.credential.fingerprint if access.credential else "",
             signers=asked.key,
-            attesters=attesters.key,
+            read=read_key,
             cluster=spec.cluster,
             further=self.features.wants(entry, spec),
         )
-        return DeployInputs(entry, spec, access, asked, attesters, desired, observed)
+        return DeployInputs(entry, spec, access, asked, read, desired, observed)
 
     async def _deploy(self, steps: StepTaker, inputs: DeployInputs) -> None:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
@@ -407,7 +394,7 @@ class BundleReconciler:
             entry, _ = await self.features.admit(entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
-            entry = await steps.take(self.attester.attest(entry, spec))  # withdrawals, if it can
+            entry = await self.features.tend(entry, spec, steps.take)
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
             entry = await steps.take(step)

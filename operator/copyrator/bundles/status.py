@@ -1,14 +1,13 @@
 """Writes the status of a Bundle, and emits Events about what has changed.
 
-A status is written once for each change, and not without one. ``status.soak`` of the Bundles that
-others may be promoted from, and ``status.attest``, are written with it.
+A status is written once for each change, and not without one. What features derive from it is
+written with it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from copyrator.api import names, structs
@@ -33,7 +32,6 @@ from copyrator.api.conditions import (
 from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.promotion import PromotionStatus, SoakStatus, hold_text
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
@@ -44,55 +42,14 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import signature
-from copyrator.bundles.gates.promotion import Surroundings, update_records
 from copyrator.bundles.gates.restrictions import withheld_condition
-from copyrator.bundles.inputs import relations
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
-from copyrator.bundles.trust.attester import condition_of, record_attested, update_attested
 from copyrator.kube.events import NORMAL, WARNING, EventType
 
 log = logging.getLogger(__name__)
-
-
-def update_soak(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-    """The status that is written next, with ``soak`` and ``attest`` brought up to date."""
-    if not relations.is_kept(context.bundles, entry):
-        return status
-    around = Surroundings(
-        hold=hold_text(entry.annotations),
-        created=parse_time(entry.created),
-        is_deleted=entry.deleting,
-        seen=context.seen(),
-    )
-    soak = update_records(entry.status.part(PromotionStatus).soak, status, around, context.clock())
-    status = (
-        status
-        if soak == status.part(PromotionStatus).soak
-        else status.with_part(PromotionStatus(soak=soak))
-    )
-    return update_attested(context, entry, status) if entry.attests else status
-
-
-def record_breaks(context: Context, entry: BundleEntry, soak: Sequence[SoakStatus]) -> None:
-    """Emit an Event for each version whose evidence doesn't count any more."""
-    if not soak or soak == entry.status.part(PromotionStatus).soak:
-        return
-    counted = {one.digest for one in entry.status.part(PromotionStatus).soak if _counts(one)}
-    for one in soak:
-        if one.digest in counted and not _counts(one):
-            text = (
-                f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
-                f"this Bundle: {one.broken_by}"
-            )
-            context.record(entry, BundleEvent.SOAK_BROKEN, text)
-            log.warning("%s: %s", entry.key, text)
-
-
-def _counts(record: SoakStatus) -> bool:
-    return record.until is None or record.longest is not None
 
 
 def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
@@ -253,12 +210,6 @@ def keep_ready(
     return status, suspended_ready(kept, by, is_edited=is_edited)
 
 
-@dataclass(slots=True)
-class _KeptSoak:
-    version: str = ""
-    """The Bundle's resourceVersion at which ``status.soak`` was up to date."""
-
-
 class StatusWriter:
     """Writes the statuses of Bundles."""
 
@@ -377,8 +328,6 @@ class StatusWriter:
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
             found[ConditionType.VERIFIED] = signature.verified_condition(status)
-        if entry.attests:
-            found[ConditionType.ATTESTED] = condition_of(self._context, entry, status)
         if isinstance(spec, BundleSpec):
             found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
             if (stored := status.find(AsApprovedStatus)) is not None:
@@ -393,32 +342,10 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        status = update_soak(self._context, entry, status)
+        for feature in self._features.of(entry, Feature.derive):
+            status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
-        written = await self._patches.patch(entry, {"status": patch}, subresource="status")
-        record_breaks(self._context, entry, status.part(PromotionStatus).soak)
-        if entry.attests:
-            record_attested(self._context, entry, written)
-        return written
-
-    async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
-        """Write ``soak`` and ``attest`` where they changed by something outside the status.
-
-        Such as a hold, the time, or a statement that was pushed.
-
-        Raises:
-            StaleError: as ``write``.
-        """
-        if not relations.is_kept(self._context.bundles, entry):
-            return entry
-        memory = self._context.memories.of(entry.key, _KeptSoak)
-        if memory.version == entry.resource_version and not entry.attests:
-            return entry
-        status = update_soak(self._context, entry, entry.status)
-        if status != entry.status:
-            entry = await self._replace(entry, status)
-        memory.version = entry.resource_version
-        return entry
+        return await self._patches.patch(entry, {"status": patch}, subresource="status")
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""

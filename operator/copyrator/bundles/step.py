@@ -45,10 +45,10 @@ class Change(Enum):
     )
     REFERENCE = "an object that it names changed", Priority.URGENT, Stale.NOTHING
     ADMISSION = "its release's namespace changed what it accepts", Priority.URGENT, Stale.NOTHING
-    GATE = "what its gates judge by changed, as a freeze", Priority.NORMAL, Stale.DECISION
+    GATE = "what its gates judge by changed", Priority.NORMAL, Stale.DECISION
     GATE_OF_JOB = "the same while its Job runs", Priority.URGENT, Stale.NOTHING
     TRUST = "the signature policy changed", Priority.NORMAL, Stale.NOTHING
-    WATCHED = "objects that a feature watches changed", Priority.NORMAL, Stale.NOTHING
+    WATCHED = "what a feature watches changed", Priority.NORMAL, Stale.NOTHING
     ACCOUNT = "its service account exists now", Priority.NORMAL, Stale.NOTHING
     PERMISSIONS = "its plan's permissions were reviewed", Priority.NORMAL, Stale.NOTHING
     PLAN_SLOT = "its plan may begin", Priority.NORMAL, Stale.NOTHING
@@ -57,9 +57,6 @@ class Change(Enum):
     PUSH = "something was pushed to its repository", Priority.URGENT, Stale.ANSWERS
     RIVAL = "another Bundle of its release changed", Priority.NORMAL, Stale.SETTLED
     DEPENDENCY = "a Bundle that it depends on changed", Priority.NORMAL, Stale.DECISION
-    PROMOTION = "a Bundle that it is promoted from changed", Priority.NORMAL, Stale.DECISION
-    SOURCE = "others are promoted from it now", Priority.NORMAL, Stale.NOTHING
-    STATEMENT = "its statement was pushed, or couldn't be", Priority.NORMAL, Stale.NOTHING
     LOGIN = "a login for its Job is there, or was refused", Priority.NORMAL, Stale.NOTHING
     STEP = "a step of its last reconcile has more to do", Priority.NORMAL, Stale.NOTHING
 

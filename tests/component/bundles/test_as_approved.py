@@ -108,6 +108,7 @@ async def test_what_was_stored_otherwise_quarantines_the_version_until_another_i
     assert condition(cluster, AS_APPROVED) == ("True", AS_APPROVED)
 
 
+@pytest.mark.needs("promotion")
 async def test_it_ends_a_soak_and_withdraws_its_evidence(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

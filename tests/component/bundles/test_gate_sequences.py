@@ -28,10 +28,12 @@ from copyrator.bundles.features.dependencies import gates as dependencies
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
+from copyrator.bundles.features.promotion import soak
+from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
 from copyrator.bundles.plan import approval
 from copyrator.bundles.plan import drift as drift_record
@@ -40,7 +42,7 @@ from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
 pytestmark = pytest.mark.needs(
-    "age", "consent", "dependencies", "freeze", "health", "rollback", "windows"
+    "age", "consent", "dependencies", "freeze", "health", "promotion", "rollback", "windows"
 )
 
 Step = tuple[Any, ...]
@@ -231,7 +233,7 @@ def let_pass(found: Gate | Gates) -> Gate | Gates:
 
 BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
     (AgeFeature, "gates", "age", [("wait", 200), ("push", (1, 0), 30)], "too young"),
-    (promotion, "GATE", "", [("wait", 30)], "it was deployed in staging for"),
+    (PromotionFeature, "gates", "", [("wait", 30)], "it was deployed in staging for"),
     (DependenciesFeature, "gates", "", [("wait", 7)], "staging isn't Ready"),
     (
         WindowsFeature,
@@ -346,17 +348,17 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "a soak that goes on where something has drifted": (
         "drift",
-        promotion,
-        "_is",
-        lambda *_: False,
+        soak,
+        "_withdrawals",
+        lambda *_: (),
         [("wait", 15), *IN_STAGING, ("wait", SOAK)],
         "it was deployed in staging for",
     ),
     "a soak that goes on where a release isn't healthy": (
         "health",
-        promotion,
-        "_is",
-        lambda *_: False,
+        soak,
+        "_withdrawals",
+        lambda *_: (),
         [("wait", 15), ("become", "failed", SOAK)],
         "it was deployed in staging for",
     ),

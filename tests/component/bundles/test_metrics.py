@@ -120,6 +120,7 @@ async def test_uninstalls_are_counted(
     await shows(operator, {'copyrator_deploys_total{action="uninstall",result="succeeded"}': 1})
 
 
+@pytest.mark.needs("promotion")
 async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_shown(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

@@ -29,6 +29,7 @@ async def registry() -> AsyncIterator[AttestedRegistry]:
     await registry.stop()
 
 
+@pytest.mark.needs("attest", "promotion")
 async def test_the_process_that_pushes_gets_only_the_variables_that_it_needs(
     cluster: BundleCluster,
     registry: AttestedRegistry,

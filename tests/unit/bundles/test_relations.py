@@ -1,260 +1,34 @@
-"""What Bundles see of each other: sources of a promotion, cycles, and whom a change wakes."""
+"""Whom a change of a Bundle's release wakes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import Any, cast
-
-import pytest
+from typing import Any
 
 from copyrator.api.bundle import BundleDefaults
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import SoakStatus
-from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.catalog import all_gates
-from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features import load_gates
-from copyrator.bundles.features.dependencies.feature import DependenciesFeature
-from copyrator.bundles.gates.gate import NO_SOURCES, PromotionSource
-from copyrator.bundles.gates.links import MAX_SEARCHED, find_cycle_fault
-from copyrator.bundles.gates.promotion import allows
-from copyrator.bundles.inputs.relations import changes_of_others, is_kept, sources
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.step import Change
+from copyrator.bundles.inputs.relations import changed_rivals
 
-OWN = "operator.werf.dev/"
-TO_ALL = {f"{OWN}promote-to": "*"}
-DIGEST = "sha256:" + "1" * 64
-SOAK = {"version": "1.0.0", "digest": DIGEST, "since": "2026-05-04T12:00:00Z"}
-DEPLOYED: dict[str, Any] = {
-    "deployed": {"version": "1.0.0", "digest": DIGEST, "time": "2026-05-04T12:00:00Z"},
-    "soak": [SOAK],
-}
+DEPLOYED = {"version": "1.0.0", "digest": "sha256:" + "1" * 64, "time": "2026-05-04T12:00:00Z"}
 
 
-def bundle(
-    name: str,
-    *,
-    depends_on: Iterable[str] = (),
-    promoted_from: Iterable[str] = (),
-    annotations: Mapping[str, str] = {},
-    spec: Mapping[str, Any] = {},
-    status: Mapping[str, Any] = {},
-    **metadata: Any,
-) -> BundleEntry:
-    """The Bundle ``namespace/name``, or one of the namespace ``a``; so are those that it names."""
-
-    def refs(names: Iterable[str]) -> list[dict[str, str]]:
-        return [{"namespace": key.namespace, "name": key.name} for key in map(key_of, names)]
-
-    own = key_of(name)
-    about = {"namespace": own.namespace, "name": own.name, "uid": name} | metadata
-    waits: dict[str, Any] = {"dependsOn": refs(depends_on)} if depends_on else {}
-    if promoted_from:
-        waits["promoteFrom"] = {"bundles": refs(promoted_from)}
-    body = {
-        "metadata": about | {"annotations": dict(annotations)},
-        "spec": {"registry": "r.example.com", "repo": own.name} | waits | dict(spec),
-        "status": dict(status),
-    }
-    return read_entry(body, BundleDefaults())
-
-
-def key_of(name: str) -> BundleKey:
-    namespace, _, name = name.rpartition("/")
-    return BundleKey(namespace or "a", name)
-
-
-def cache(*entries: BundleEntry | None) -> BundleCache:
-    bundles = BundleCache()
-    for one in entries:
-        assert one is None or bundles.take(one)
-    return bundles
-
-
-def spec_of(entry: BundleEntry) -> BundleSpec:
-    assert isinstance(entry.spec, BundleSpec)
-    return entry.spec
-
-
-def test_a_source_shows_its_soak_only_to_whom_it_allows() -> None:
-    ours, theirs = bundle("ours", status=DEPLOYED), bundle("b/theirs", status=DEPLOYED)
-    held = bundle("b/held", annotations=TO_ALL | {f"{OWN}hold": "no"}, status=DEPLOYED)
-    older = bundle("older", status=DEPLOYED, creationTimestamp="2026-05-04T12:00:01Z")
-    going = bundle("going", status=DEPLOYED, deletionTimestamp="2026-05-04T12:00:00Z")
-    named = ["ours", "b/theirs", "b/held", "older", "going", "none"]
-    spec = spec_of(bundle("shop", promoted_from=named))
-
-    seen = SeenTime(since=datetime(2026, 5, 4, tzinfo=UTC))
-    found = sources(cache(ours, theirs, held, older, going), spec, lambda: seen)
-
-    soak = (SoakStatus(version="1.0.0", digest=DIGEST, since="2026-05-04T12:00:00Z"),)
-    assert found.seen is seen
-    assert found.bundles == (
-        PromotionSource(name="a/ours", is_allowed=True, running=DIGEST, soak=soak),
-        PromotionSource(name="b/theirs"),
-        PromotionSource(name="b/held", is_allowed=True, hold="no", running=DIGEST, soak=soak),
-        PromotionSource(name="a/older", is_allowed=True, running=DIGEST),  # a backup's soak
-        PromotionSource(name="a/going"),
-        PromotionSource(name="a/none"),
-    )
-    assert sources(cache(), spec_of(bundle("shop")), SeenTime) is NO_SOURCES
-
-
-def test_what_is_gone_allows_nothing() -> None:
-    assert allows(bundle("x"), "a")
-    assert not allows(bundle("x"), "b")
-    assert allows(bundle("x", annotations=TO_ALL), "b")
-    assert not allows(None, "a")
-    assert not allows(bundle("x", deletionTimestamp="2026-05-04T12:00:00Z"), "a")
-
-
-ATTEST = {"attest": {"environment": "staging", "keyFrom": {"operator": True}}}
-
-
-@pytest.mark.parametrize(
-    ("entry", "others", "kept"),
-    [
-        (bundle("x"), [], False),
-        (bundle("x", status=DEPLOYED), [], True),
-        (bundle("x", spec=ATTEST), [], True),
-        (bundle("x", annotations={f"{OWN}promote-to": "nobody"}), [], True),
-        (bundle("x"), [bundle("y", promoted_from=["x"])], True),
-        (bundle("x"), [bundle("b/y", promoted_from=["a/x"])], False),
-        (bundle("x"), [bundle("y", depends_on=["x"])], False),
-    ],
-)
-def test_a_soak_is_kept_where_somebody_may_be_promoted_by_it(
-    entry: BundleEntry, others: list[BundleEntry], kept: bool
-) -> None:
-    assert is_kept(cache(entry, *others), entry) is kept
-
-
-def fault(*entries: BundleEntry) -> str | None:
-    return find_cycle_fault(all_gates(load_gates()).links, cache(*entries), entries[0])
-
-
-@pytest.mark.needs("dependencies")
-def test_a_cycle_of_one_field_names_that_field() -> None:
-    x, y = bundle("x", depends_on=["y"]), bundle("y", depends_on=["x"])
-    said = "spec.dependsOn: is a cycle, a/x -> a/y -> a/x; remove one of these"
-    assert fault(x, y) == said
-    x, y = bundle("x", promoted_from=["y"]), bundle("y", promoted_from=["x"])
-    said = "spec.promoteFrom.bundles: is a cycle, a/x -> a/y -> a/x; remove one of these"
-    assert fault(x, y) == said
-    assert fault(bundle("x", depends_on=["y"]), bundle("y")) is None
-    assert fault(bundle("x", depends_on=["y"], promoted_from=["y"])) is None
-
-
-@pytest.mark.needs("dependencies")
-def test_a_cycle_of_both_fields_names_each_step() -> None:
-    x, y = bundle("x", depends_on=["y"]), bundle("y", promoted_from=["x"])
-    of = "is a cycle of dependsOn and promoteFrom: "
-    there, back = "a/x depends on a/y", "a/y is promoted from a/x"
-    assert fault(x, y) == f"spec.dependsOn: {of}{there}, {back}; remove one of these"
-    assert fault(y, x) == f"spec.promoteFrom.bundles: {of}{back}, {there}; remove one of these"
-
-
-@pytest.mark.needs("dependencies")
-def test_a_cycle_ends_at_a_bundle_that_does_not_allow_the_promotion() -> None:
-    here = bundle("x", promoted_from=["b/y"])
-    assert fault(here, bundle("b/y", depends_on=["a/x"])) is None
-    there = bundle("b/y", annotations=TO_ALL, depends_on=["a/x"])
-    assert "is a cycle of dependsOn and promoteFrom" in (fault(here, there) or "")
-
-
-@pytest.mark.needs("dependencies")
-def test_the_limit_of_a_search_is_of_each_field() -> None:
-    """Many Bundles by both fields together are no fault."""
-    half = range(MAX_SEARCHED // 2 + 1)
-    chains = [bundle(f"d{i}", depends_on=[f"d{i + 1}"]) for i in half]
-    chains += [bundle(f"p{i}", promoted_from=[f"p{i + 1}"]) for i in half]
-    first = bundle("x", depends_on=["d0"], promoted_from=["p0"])
-    assert fault(first, *chains) is None
-
-
-ONCE = bundle("x", status=DEPLOYED)
-BROKEN, REFUSED = (
-    {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}
-    for reason in ("DeployFailed", "InvalidSpec")
-)
-
-
-@pytest.mark.needs("dependencies")
-@pytest.mark.parametrize(
-    ("before", "after", "woken"),
-    [
-        (ONCE, ONCE, []),
-        (ONCE, None, ["depends", "promoted"]),
-        (None, ONCE, ["depends", "promoted"]),
-        (None, None, []),
-        (ONCE, bundle("x", status=DEPLOYED | {"soak": []}), ["promoted"]),
-        (ONCE, bundle("x", status=DEPLOYED, annotations={f"{OWN}hold": ""}), ["promoted"]),
-        (ONCE, bundle("x", status=DEPLOYED, depends_on=["y"]), ["depends", "promoted"]),
-        (bundle("x", status=REFUSED), bundle("x", status=BROKEN), ["depends", "promoted"]),
-        (ONCE, bundle("x", status=DEPLOYED, annotations=TO_ALL), ["elsewhere"]),
-        (bundle("x", status=DEPLOYED, annotations=TO_ALL), ONCE, ["elsewhere"]),
-    ],
-    ids=[
-        *("nothing", "gone", "new", "never there", "soak", "hold", "edges", "refused"),
-        *("allowed", "not allowed any more"),
-    ],
-)
-def test_a_change_wakes_those_whose_verdict_may_differ(
-    before: BundleEntry | None, after: BundleEntry | None, woken: list[str]
-) -> None:
-    waiting = [
-        bundle("depends", depends_on=["x"]),
-        bundle("promoted", promoted_from=["x"]),
-        bundle("b/elsewhere", promoted_from=["a/x"]),
-    ]
-    gates = all_gates(load_gates())
-    context = cast("Any", SimpleNamespace(gates=gates))
-    features = Features([DependenciesFeature(context)], Memories())
-    assert not [change for one in waiting for change in features.wakes(None, one)]
-    others = changes_of_others(cache(*waiting, after), before, after, gates.links)
-    found = [*others, *features.wakes(before, after)]
-    assert sorted(key.name for key, why in found if why is not Change.RIVAL) == woken
-    assert {why for key, why in found if key.name == "depends"} <= {Change.DEPENDENCY}
-    assert {why for key, why in found if key.name != "depends"} <= {Change.PROMOTION}
-
-
-def test_what_is_not_allowed_hears_nothing_of_a_soak() -> None:
-    allowed = bundle("x", annotations=TO_ALL)
-    waiting = bundle("b/elsewhere", promoted_from=["a/x"])
-    for before, after, count in (
-        (bundle("x"), ONCE, 0),
-        (allowed, bundle("x", annotations=TO_ALL, status=DEPLOYED), 1),
-    ):
-        assert len([*changes_of_others(cache(waiting, after), before, after)]) == count
-
-
-def test_a_source_of_the_same_namespace_records_its_soak_from_now_on() -> None:
-    now = bundle("x", promoted_from=["a/here", "b/there", "a/none", "a/known"])
-    before = bundle("x", promoted_from=["a/known"])
-    others = [bundle("here"), bundle("b/there"), bundle("known")]
-    found = [*changes_of_others(cache(now, *others), before, now)]
-    assert found == [(key_of("here"), Change.SOURCE)]
+def of(namespace: str, release: str, **status: Any) -> BundleEntry:
+    spec = {"registry": "r.example.com", "repo": "x", "project_namespace": release}
+    about = {"namespace": namespace, "name": "x", "uid": namespace}
+    return read_entry({"metadata": about, "spec": spec, "status": status}, BundleDefaults())
 
 
 def test_bundles_of_the_release_that_one_has_or_had_are_woken() -> None:
-    def of(name: str, release: str, **more: Any) -> BundleEntry:
-        return bundle(name, spec={"project_namespace": release}, **more)
-
-    one, rival, other = of("b/x", "z"), of("c/x", "z"), of("d/x", "y")
-    moved = of("b/x", "y")
+    one, rival, other = of("b", "z"), of("c", "z"), of("d", "y")
+    moved = of("b", "y")
 
     def woken(before: BundleEntry | None, after: BundleEntry | None) -> list[str]:
-        found = changes_of_others(cache(rival, other, after), before, after)
-        return sorted(key.namespace for key, why in found if why is Change.RIVAL)
+        bundles = BundleCache()
+        for entry in (rival, other, after):
+            assert entry is None or bundles.take(entry)
+        return sorted(key.namespace for key in changed_rivals(bundles, before, after))
 
     assert woken(one, one) == []
     assert woken(one, moved) == ["c", "d"]
     assert woken(one, None) == woken(None, one) == ["c"]
-    deployed = of("b/x", "z", status=DEPLOYED)
-    later = {"deployed": DEPLOYED["deployed"] | {"time": "2026-05-04T13:00:00Z"}}
-    assert woken(deployed, of("b/x", "z", status=DEPLOYED | later)) == ["c"]
+    later = DEPLOYED | {"time": "2026-05-04T13:00:00Z"}
+    assert woken(of("b", "z", deployed=DEPLOYED), of("b", "z", deployed=later)) == ["c"]

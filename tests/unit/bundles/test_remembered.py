@@ -12,8 +12,6 @@ from tests.replacing import replace
 from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.gates.gate import Candidate, Gates
@@ -53,7 +51,6 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     assert first_seen(status, candidate("1.1.0", "other")) is None
     gates = all_gates(Gates())
     assert not gates.remember(spec(parts=()))
-    assert gates.remember(spec(parts=(PromotionSpec((BundleKey("qa", "shop"),)),)))
 
 
 def test_what_is_deployed_and_all_before_it_is_forgotten() -> None:

@@ -337,7 +337,7 @@ def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> Bundle
     candidates: tuple[CandidateStatus, ...] = ()
     if judging.remember(case.spec):
         candidates = record_candidates(
-            status, case.spec, resolution.seen, case.now, resolution.soaked
+            status, case.spec, resolution.seen, case.now, resolution.preferred
         )
     status = status.with_part(AgeStatus(candidates=candidates))
     found: Candidate | None = None

@@ -6,8 +6,8 @@ Feature; the controller makes it once. The engine knows only what is declared he
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
@@ -17,10 +17,12 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.target import TargetAccess
-from copyrator.bundles.gates.gate import Findings, Gates
+from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.gates.gate import NOTHING_FOUND, Candidate, Findings, Gates, Occasion
 from copyrator.bundles.gates.links import Named
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
+from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
     from copyrator.bundles.context import Context
@@ -40,12 +42,44 @@ class Parts:
         return next(one for one in self._parts if isinstance(one, kind))
 
 
+class Registry(Protocol):
+    """What the registry answers about the versions of one Bundle.
+
+    Raises:
+        PendingError: by each method, while the answer is pending.
+    """
+
+    @property
+    def entry(self) -> BundleEntry:
+        """The Bundle."""
+        ...
+
+    @property
+    def spec(self) -> BundleSpec:
+        """Its spec, with what is withheld of it."""
+        ...
+
+    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
+        """What trusted keys attest of a digest."""
+        ...
+
+
+class Reading(Protocol):
+    """What was read of objects that a spec names."""
+
+    @property
+    def key(self) -> str:
+        """Equal ones have equal keys."""
+        ...
+
+
 class Feature:
     """What one feature does beside the engine's steps; each point may be left out.
 
     A point that is handed a Bundle is called for those that use the feature only: that aren't being
-    deleted, and whose spec is valid and has something of ``spec`` (or, beside that, what
-    ``status`` and ``annotation`` say). The features are asked in the order of the list.
+    deleted, unless it ``outlasts`` that, and whose spec is valid and has something of ``spec`` (or,
+    beside that, what ``status`` and ``annotation`` say); or for its own ``keys``. The features are
+    asked in the order of the list.
     """
 
     spec: ClassVar[type[Part] | None] = None
@@ -54,6 +88,10 @@ class Feature:
     """Its part of the status, by which Bundles use it, too."""
     annotation: ClassVar[str | None] = None
     """The name of an annotation by which Bundles use it, too."""
+    outlasts: ClassVar[bool] = False
+    """Whether it has something to do while a Bundle is being deleted, too."""
+    keys: Collection[BundleKey] | None = None
+    """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
     named: Named | None = None
@@ -72,7 +110,7 @@ class Feature:
     def start(self) -> None:
         """Open what all Bundles need; before the first reconcile."""
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End it; no reconcile begins any more."""
 
     @property
@@ -116,6 +154,20 @@ class Feature:
         """
         return Step(entry), None
 
+    def keep(self, entry: BundleEntry) -> Step:
+        """Record what has changed beside the status; first, also where the spec is refused."""
+        return Step(entry)
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Try again what has failed by objects that the spec names: one has changed."""
+
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Go on with what isn't awaited; next, where the settings don't refuse the spec.
+
+        Of a Bundle that is being deleted before its release is uninstalled.
+        """
+        return Step(entry)
+
     def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
         """Record what a user asks for; first of a valid spec, before anything else refuses it."""
         return Step(entry)
@@ -145,6 +197,39 @@ class Feature:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
         return Step(entry)
 
+    async def read(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> Reading | None:
+        """What its gates need of the objects that the spec names; before the registry is asked.
+
+        ``found`` has what those before it have read. Where the key differs from the one before, the
+        registry is polled anew.
+
+        Raises:
+            MissingReferenceError: one doesn't exist, or isn't valid.
+            ApiError: it can't be read.
+        """
+        return None
+
+    def ask(
+        self,
+        registry: Registry,  # noqa: ARG002
+        candidate: Candidate,  # noqa: ARG002
+        occasion: Occasion,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> object | None:
+        """What its gates judge one version by, from the registry; while versions are judged.
+
+        ``found`` is what was read and found before.
+
+        Raises:
+            PendingError: the registry hasn't answered yet.
+        """
+        return None
+
     def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
         """What its gates judge by, a value of its own type; before they are evaluated.
 
@@ -167,6 +252,10 @@ class Feature:
         return None
 
     # --- a write of the status --------------------------------------------------------------------
+
+    def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
+        """The status with what follows from the rest of it; last, before each write."""
+        return status
 
     def conditions(
         self,
@@ -198,14 +287,25 @@ def _has_status(feature: Feature, entry: BundleEntry) -> bool:
 
 
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
-    """Whether a Bundle uses it; one that is being deleted, or isn't valid, uses none."""
+    """Whether a Bundle uses it."""
+    if feature.keys is not None:
+        return entry.key in feature.keys
     spec = entry.spec
-    if entry.deleting or not isinstance(spec, BundleSpec):
+    if (entry.deleting and not feature.outlasts) or not isinstance(spec, BundleSpec):
         return False
     return (
         _has_status(feature, entry)
         or feature.annotation in entry.annotations
         or _is_in(feature, spec)
+    )
+
+
+def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
+    """Whether a Bundle, also a deleted one, has something of a feature."""
+    return (
+        _has_in(feature, entry)
+        or _has_status(feature, entry)
+        or feature.annotation in entry.annotations
     )
 
 
@@ -268,7 +368,7 @@ class Features:
         found = [one for one in (before, after) if one is not None]
         for one in self._offering(Feature.wakes):
             is_named = one.named is not None and any(each.key in one.named.keys for each in found)
-            if is_named or any(_has_in(one, each) for each in found):
+            if is_named or any(_is_touched(one, each) for each in found):
                 yield from one.wakes(before, after)
 
     async def admit(
@@ -281,6 +381,30 @@ class Features:
                 step, found = await one.admit(entry)
                 entry, objection = await take(step), objection or found
         return entry, objection
+
+    async def keep(
+        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
+    ) -> BundleEntry:
+        """Have their first steps taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.keep):
+            entry = await take(one.keep(entry))
+        return entry
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Have them try again what has failed."""
+        for one in self.of(entry, Feature.retry):
+            one.retry(entry)
+
+    async def tend(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have what they go on with taken by ``take``; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.tend):
+            entry = await take(one.tend(entry, spec))
+        return entry
 
     async def begin(
         self,
@@ -329,11 +453,29 @@ class Features:
             entry = await take(one.review(entry))
         return entry
 
+    async def read(
+        self, entry: BundleEntry, spec: BundleSpec, found: Findings
+    ) -> tuple[Findings, str]:
+        """What they have read, beside ``found``, and its key; raises as they do."""
+        keys = []
+        for one in self._offering(Feature.read):
+            if _is_in(one, spec) and (read := await one.read(entry, spec, found)) is not None:
+                found = found.including((read,))
+                keys.append(read.key)
+        return found, " ".join(keys)
+
+    def ask(
+        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
+    ) -> Findings:
+        """What they find out about a version, beside ``found``; raises as they do."""
+        offering = self._offering(Feature.ask)
+        asked = (one for one in offering if _is_in(one, registry.spec))
+        return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
+
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
         offering = self._offering(Feature.find)
-        found = (one.find(spec) for one in offering if _is_in(one, spec))
-        return Findings(tuple(one for one in found if one is not None))
+        return NOTHING_FOUND.including(one.find(spec) for one in offering if _is_in(one, spec))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""

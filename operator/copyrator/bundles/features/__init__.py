@@ -21,6 +21,8 @@ FEATURES: Final = (
     "health",
     "rollback",
     "age",
+    "promotion",
+    "attest",
     "dependencies",
     "freeze",
     "windows",

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
-from copyrator.api.promotion import SoakStatus
 from copyrator.api.reasons import AnyReason
-from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -26,41 +25,6 @@ if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts
     from copyrator.bundles.gates.links import Link
     from copyrator.bundles.requests import DeployRequest
-    from copyrator.signatures.model import DeployedEvidence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromotionSource:
-    """A Bundle of ``spec.promoteFrom``, with what a Bundle promoted from it may know of it."""
-
-    name: str
-    """``namespace/name``."""
-    is_allowed: bool = False
-    """Whether it exists, isn't being deleted, and allows the promotion; else the rest is empty."""
-    hold: str | None = None
-    running: str | None = None
-    """The digest that is deployed in it."""
-    soak: tuple[SoakStatus, ...] = ()
-
-    def record_of(self, digest: str) -> SoakStatus | None:
-        """The record of a digest in ``status.soak``; None where there is none."""
-        return next((one for one in self.soak if one.digest == digest), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """All Bundles of ``spec.promoteFrom``, and the periods in which an operator ran."""
-
-    bundles: tuple[PromotionSource, ...] = ()
-    seen: SeenTime = ALL_SEEN
-
-    @property
-    def digests(self) -> frozenset[str]:
-        """The digests with a record in any of them."""
-        return frozenset(record.digest or "" for one in self.bundles for record in one.soak)
-
-
-NO_SOURCES: Final = Sources()
 
 
 MAX_CANDIDATES: Final = 50
@@ -161,6 +125,10 @@ class Findings:
         """The value of a type; None where there is none."""
         return next((one for one in self.values if isinstance(one, kind)), None)
 
+    def including(self, more: Iterable[object | None]) -> Findings:
+        """These and others; None is nothing."""
+        return Findings((*self.values, *(one for one in more if one is not None)))
+
 
 NOTHING_FOUND: Final = Findings()
 
@@ -177,10 +145,6 @@ class Facts:
     """The verdict on its signatures; None where it isn't known."""
     chart: ChartFacts | Waiting | None = None
     """What its chart is, or why it isn't read; None where it isn't asked for."""
-    sources: Sources = NO_SOURCES
-    """The Bundles of ``spec.promoteFrom``."""
-    evidence: DeployedEvidence | None = None
-    """What its attestations say; None where they weren't read."""
     findings: Findings = NOTHING_FOUND
     """What features found out for their gates."""
 
@@ -206,7 +170,7 @@ class Gate:
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
     is_permanent: bool = True
     """Whether a Bundle with it has the condition UpdatePending also while nothing waits."""
-    changes: Callable[[BundleSpec, BundleStatus, Sources], Iterable[datetime]] = lambda *_: ()
+    changes: Callable[[BundleSpec, BundleStatus, Findings], Iterable[datetime]] = lambda *_: ()
     """When its verdicts on the versions on record change by themselves, past moments too.
 
     Needed by gates of versions, where another one than what waits may pass first.
@@ -220,12 +184,21 @@ class Gate:
     remembers: bool = False
     """Whether ``status.candidates`` has the versions that it holds back, so that one whose tag was
     pushed anew may pass."""
+    prefers: Callable[[Findings], frozenset[str]] = lambda _: frozenset()
+    """Digests that stay in that list where it is full."""
+    judges_plans: bool = False
+    """Whether the version of a waiting plan is judged again: the plan goes where it objects."""
+    confirms: Callable[[BundleSpec], bool] = lambda _: False
+    """Whether what the registry says of a version is read once more before that is deployed."""
     precedes_charts: bool = False
     """Whether a version gate is evaluated, and named, before those that judge the chart."""
     link: Link | None = None
     """The field that names the Bundles by which it judges."""
-    find: Callable[[BundleCache, BundleSpec], object] | None = None
-    """What these give it, for ``Facts.findings``; None: it needs none, or more than them."""
+    find: Callable[[BundleCache, BundleSpec, Callable[[], SeenTime]], object] | None = None
+    """What these give it, for ``Facts.findings``, by the periods in which an operator ran.
+
+    None: it needs none, or more than them.
+    """
     unjudged: str = ""
     """Why the command line can't evaluate it; empty where it can. ``{plan}`` is a command."""
 
@@ -327,15 +300,24 @@ class Gates:
         return tuple(one for one in found if one.name in names)
 
     def changes(
-        self, spec: BundleSpec, status: BundleStatus, sources: Sources
+        self, spec: BundleSpec, status: BundleStatus, findings: Findings
     ) -> tuple[datetime, ...]:
         """When verdicts on the versions on record change by themselves, past moments too."""
         concerned = (gate for gate in self if gate.concerns(spec))
-        return tuple(at for gate in concerned for at in gate.changes(spec, status, sources))
+        return tuple(at for gate in concerned for at in gate.changes(spec, status, findings))
 
     def judge_versions(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a version gate."""
         return any(gate.concerns(spec) for gate in self.version)
+
+    def preferred(self, spec: BundleSpec, findings: Findings) -> frozenset[str]:
+        """The digests that stay among the versions which are remembered."""
+        concerned = (gate for gate in self.version if gate.concerns(spec))
+        return frozenset(one for gate in concerned for one in gate.prefers(findings))
+
+    def confirm(self, spec: BundleSpec, occasion: Occasion) -> bool:
+        """Whether what the registry says of a version is read once more before it is deployed."""
+        return any(gate.confirms(spec) and occasion in gate.occasions for gate in self.version)
 
     def remember(self, spec: BundleSpec) -> bool:
         """Whether the versions that the Bundle's gates hold back are remembered."""

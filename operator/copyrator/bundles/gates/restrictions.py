@@ -19,7 +19,6 @@ from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.drift import DriftSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
@@ -82,25 +81,6 @@ def refusal(
                 "administrator to add it to bundles.allowedSecrets of the chart",
             )
     return None
-
-
-def may_attest(spec: BundleSpec, environments: Collection[tuple[str, str]]) -> bool:
-    """Whether a Bundle's namespace may attest under the name of its environment.
-
-    A name that the settings list is for the namespaces that are listed with it. Others are free
-    with a key of one's own: who trusts that key trusts its owner. With the operator's key only
-    listed names are.
-
-    Args:
-        spec: with ``attest``.
-        environments: names, each with a glob of namespaces.
-    """
-    attest = spec.find(AttestSpec)
-    assert attest is not None
-    globs = [glob for name, glob in environments if name == attest.environment]
-    if not globs:
-        return attest.own_key is not None
-    return Globs(tuple(globs)).matches(spec.namespace)
 
 
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:

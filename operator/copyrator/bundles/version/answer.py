@@ -92,8 +92,8 @@ class DesiredVersion:
     """Fingerprint of the credential, in memory only."""
     signers: str = ""
     """Hash of the requirements for signatures; empty: none are required."""
-    attesters: str = ""
-    """The same of the keys for attestations."""
+    read: str = ""
+    """What features have read of the objects that the spec names."""
     cluster: TargetCluster | None = None
     """The cluster that spec.kubeConfig stands for."""
     further: tuple[object, ...] = ()

@@ -14,7 +14,6 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
@@ -22,11 +21,10 @@ from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.evidence import Attesters
-from copyrator.bundles.gates.gate import Occasion, Verdict, Waiting
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.gate import Findings, Occasion, Verdict, Waiting
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.inputs import relations
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.rhythm import (
@@ -71,8 +69,8 @@ class DeployInputs:
     access: Access
     asked: Asked
     """The requirements for signatures."""
-    attesters: Attesters
-    """The keys that are trusted for attestations."""
+    read: Findings
+    """What features have read of the objects that the spec names."""
     desired: DesiredVersion
     observed: BundleStatus | None
     """The status with the progress of the plan, where that has changed and isn't written yet."""
@@ -244,8 +242,11 @@ class PollStates:
 class VersionResolver:
     """Resolves the versions of Bundles, by polls of their registries where these are due."""
 
-    def __init__(self, context: Context, polls: RegistryPoller, states: PollStates) -> None:
+    def __init__(
+        self, context: Context, polls: RegistryPoller, states: PollStates, features: Features
+    ) -> None:
         self._context = context
+        self._features = features
         self._polls = polls
         self._states = states
 
@@ -271,8 +272,8 @@ class VersionResolver:
             context.gates,
             context.clock(),
             inputs.asked,
-            relations.sources(context.bundles, spec, context.seen),
-            attesters=inputs.attesters,
+            findings=inputs.read.including(self._features.find(spec).values),
+            ask=self._features.ask,
             values_hash=inputs.desired.values_hash,
         )
         resolution = Resolver(judge).resolve()
@@ -320,7 +321,7 @@ class VersionResolver:
         Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
         """
         memory = self._states.of(entry.key)
-        if not spec.part(PromotionSpec).attestations or occasion not in promotion.GATE.occasions:
+        if not self._context.gates.confirm(spec, occasion):
             return False
         now, since = self._context.monotonic(), memory.confirmed_since
         if since is not None and now < since + CONFIRMED:
@@ -420,9 +421,7 @@ class VersionResolver:
         return min((at for at in self._changes(spec, status) if at > now), default=None)
 
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
-        context = self._context
-        sources = relations.sources(context.bundles, spec, context.seen)
-        return context.gates.changes(spec, status, sources)
+        return self._context.gates.changes(spec, status, self._features.find(spec))
 
     def _regular_poll(self, memory: PollMemory) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""

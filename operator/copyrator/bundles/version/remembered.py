@@ -53,19 +53,19 @@ def record_candidates(
     spec: BundleSpec,
     seen: Iterable[Candidate],
     now: datetime,
-    soaked: Collection[str] = (),
+    preferred: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
     """``status.candidates`` after a poll of a Bundle with such gates (``Gates.remember``).
 
     When the list is full, the newest replaces the second newest: so frequent pushes never remove
-    those that become old enough first, nor those that are deployed in other Bundles already.
+    those that become old enough first, nor those that a gate prefers.
 
     Args:
         status: before the poll.
         spec: versions that it doesn't admit aren't remembered.
         seen: the registry's versions, in any order.
         now: the time of the poll.
-        soaked: digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``.
+        preferred: digests that stay.
     """
     kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
     for candidate in seen:
@@ -78,7 +78,7 @@ def record_candidates(
             )
         )
         if len(kept) > MAX_CANDIDATES:
-            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in soaked]
+            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in preferred]
             del kept[others[-1] if others else -2]
     return tuple(kept)
 

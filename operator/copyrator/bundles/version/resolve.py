@@ -7,7 +7,7 @@ requested until one passes. The deployed and the planned version are judged anew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -16,7 +16,6 @@ from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
 from copyrator.api.drift import DriftMode, DriftSpec
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
@@ -34,20 +33,20 @@ from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import promotion, signature
-from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
+from copyrator.bundles.gates import signature
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
-    NO_SOURCES,
+    NOTHING_FOUND,
     Candidate,
     Facts,
+    Findings,
     GateResult,
     Gates,
     Held,
     Occasion,
     Passed,
     Refused,
-    Sources,
     Verdict,
     Waiting,
 )
@@ -107,8 +106,8 @@ class Resolution:
     """The verdict on the chart of what is deployed, where a correction of drift would deploy it."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were evaluated, with the digests that their tags have now."""
-    soaked: frozenset[str] = frozenset()
-    """Digests that are, or have been, deployed in Bundles of ``spec.promoteFrom``."""
+    preferred: frozenset[str] = frozenset()
+    """Digests that stay among the versions which are remembered."""
 
 
 class PendingError(Exception):
@@ -219,6 +218,10 @@ class ChartFinder:
         return answer.chart or answer.error
 
 
+Ask = Callable[[RegistryReader, Candidate, Occasion, Findings], Findings]
+"""Asks the registry what features judge a version by; returns that with what was found before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Evaluates the version gates of one Bundle.
@@ -231,8 +234,9 @@ class Judge:
     gates: Gates
     now: datetime
     asked: Asked = NOTHING_ASKED
-    sources: Sources = NO_SOURCES
-    attesters: Attesters = NO_ATTESTERS
+    findings: Findings = NOTHING_FOUND
+    """What features have read and found."""
+    ask: Ask = lambda _registry, _candidate, _occasion, found: found
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
 
@@ -249,24 +253,19 @@ class Judge:
 
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
-        if self.spec.part(PromotionSpec):
-            found = self._with_promotion(replace(found, soaked=self.sources.digests))
+        found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
+        found = self._with_plan(found)
         found = self._with_trust(found) if self.asked else found
         return self._with_charts(found) if self._asks_charts else found
 
     def _facts(self, candidate: Candidate) -> Facts:
-        status, occasion = self.entry.status, self._occasion(candidate)
-        is_promoted = self.attesters and occasion in promotion.ASKED
-        is_promoted = is_promoted and candidate.digest != status.deployed.digest
+        occasion = self._occasion(candidate)
         return Facts(
-            status,
+            self.entry.status,
             occasion,
             signature=self._signature(candidate.digest) if self.asked else None,
             chart=self._chart(candidate.digest) if self._asks_charts else None,
-            sources=self.sources,
-            evidence=self.queries.evidence(candidate.digest, self.attesters)
-            if is_promoted
-            else None,
+            findings=self.ask(self.queries, candidate, occasion, self.findings),
         )
 
     def _occasion(self, candidate: Candidate) -> Occasion:
@@ -329,20 +328,27 @@ class Judge:
                 return _held_plan(found, plan, result)
         return found
 
-    def _with_promotion(self, found: Resolution) -> Resolution:
-        """The resolution, with ``plan_refused`` where the plan's version is no longer promoted."""
+    def _with_plan(self, found: Resolution) -> Resolution:
+        """The resolution, with ``plan_refused`` where a gate objects to the plan's version now."""
+        judging = [
+            one for one in self.gates.version if one.judges_plans and one.concerns(self.spec)
+        ]
         plan = plan_record.awaited_plan(self.entry.status)
         candidate = Candidate(plan.version or "", plan.digest or "")
-        if not candidate.digest or candidate.digest == found.digest or found.error is not None:
+        is_other = candidate.digest and candidate.digest != found.digest and found.error is None
+        if not judging or not is_other:
             return found
-        if self._occasion(candidate) not in promotion.GATE.occasions:
-            return found
-        match promotion.GATE.judge(self.spec, candidate, self._facts(candidate), self.now):
-            case Passed():
-                return found
-            case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
-                return _held_plan(found, plan, GateResult(promotion.NAME, waiting))
-        return replace(found, plan_refused=True)
+        occasion = self._occasion(candidate)
+        for gate in judging:
+            if occasion not in gate.occasions:
+                continue
+            match gate.judge(self.spec, candidate, self._facts(candidate), self.now):
+                case Passed():
+                    continue
+                case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
+                    return _held_plan(found, plan, GateResult(gate.name, waiting))
+            return replace(found, plan_refused=True)
+        return found
 
     def _with_trust(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the signatures of the deployed and planned versions.

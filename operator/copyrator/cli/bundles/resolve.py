@@ -23,7 +23,7 @@ from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.freeze import FreezeFindings
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import PromotionSpec
+from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
@@ -35,11 +35,10 @@ from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates import promotion, signature
+from copyrator.bundles.gates import signature
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
-    NO_SOURCES,
     NOTHING_FOUND,
     Candidate,
     Facts,
@@ -47,12 +46,10 @@ from copyrator.bundles.gates.gate import (
     Gate,
     GateResult,
     Passed,
-    Sources,
     Waiting,
     hold_back,
 )
 from copyrator.bundles.gates.signature import Asked
-from copyrator.bundles.inputs import relations
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
@@ -98,7 +95,6 @@ class BundleGates:
     spec: BundleSpec
     status: BundleStatus
     now: datetime
-    sources: Sources = NO_SOURCES
     findings: Findings = NOTHING_FOUND
     unread: tuple[tuple[str, str], ...] = ()
     """Gates for which something can't be read, each with the reason."""
@@ -143,9 +139,7 @@ class BundleGates:
         facts = Facts(
             self.status,
             gates.occasion(None, self.status.deployed.digest, candidate.digest),
-            sources=self.sources,
-            findings=self.findings,
-            evidence=self.evidence.get(candidate.digest),
+            findings=self.findings.including((self.evidence.get(candidate.digest),)),
         )
         readable = [one for one in asked if not one.unjudged and one.name not in missing]
         return gates.judge(readable, self.spec, candidate, facts, self.now)
@@ -193,16 +187,19 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     try:
         attesters = await attesters_of(client, spec)
     except (errors.ApiError, SpecError) as error:
-        unread[promotion.NAME] = f"its keys for attestations can't be used: {error}"
+        unread[PROMOTION_GATE] = f"its keys for attestations can't be used: {error}"
     return BundleGates(
         spec=spec,
         status=entry.status,
         now=now,
-        sources=relations.sources(cache, spec, lambda: seen.as_of(now)),
         findings=Findings(
             (
                 FreezeFindings(frozen.freezes),
-                *(one.find(cache, spec) for one in _GATES if one.find and one.concerns(spec)),
+                *(
+                    one.find(cache, spec, lambda: seen.as_of(now))
+                    for one in _GATES
+                    if one.find and one.concerns(spec)
+                ),
             )
         ),
         unread=tuple(unread.items()),
@@ -257,14 +254,14 @@ async def _seen_time(
     try:
         lease = await client.get(LEASES, home, settings.lease_name)
     except errors.ApiError as error:
-        unread[promotion.NAME] = f"the time that the operator saw isn't known: {error.message}"
+        unread[PROMOTION_GATE] = f"the time that the operator saw isn't known: {error.message}"
         return ALL_SEEN
     found = parse_seen(
         (lease["metadata"].get("annotations") or {}).get(names.ANN_SEEN_TIME),
         parse_time((lease.get("spec") or {}).get("renewTime")),
     )
     if found is None:
-        unread[promotion.NAME] = f"the Lease {home}/{settings.lease_name} has no record of it"
+        unread[PROMOTION_GATE] = f"the Lease {home}/{settings.lease_name} has no record of it"
     return found or ALL_SEEN
 
 

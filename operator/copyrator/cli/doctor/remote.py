@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from copyrator.api.attest import AttestSpec
+from copyrator.api.attest import OPERATORS_KEY, AttestSpec
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
@@ -369,7 +369,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
     An encrypted one isn't decrypted: that may take as long as its file says.
     """
-    from copyrator.bundles.trust.keys import OPERATORS_KEY, files_of  # noqa: PLC0415
+    from copyrator.bundles.trust.keys import files_of  # noqa: PLC0415
     from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
     from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
 

@@ -33,13 +33,12 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.promotion import PromotionSpec, PromotionStatus
+from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec, PromotionStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.schema import read
 from copyrator.api.text import times
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.gates import promotion
 from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import said
 from copyrator.cli.view import rows
@@ -463,7 +462,7 @@ def describe_attestation(view: BundleView) -> str:
 
 def environments_of(view: BundleView) -> Iterator[Environment]:
     """The environments of other clusters that a Bundle is promoted from."""
-    gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
+    gate = next((one for one in view.summary.gates if one.name == PROMOTION_GATE), None)
     for wanted in promotes_from(view.body).attestations:
         state = None
         if gate is not None and gate.state == GateState.PASSED:
@@ -483,7 +482,7 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
 
     Evidence of other clusters has no end that is known here.
     """
-    gate = next((one for one in view.summary.gates if one.name == promotion.NAME), None)
+    gate = next((one for one in view.summary.gates if one.name == PROMOTION_GATE), None)
     if gate is None or gate.state != GateState.WAITING:
         return None
     spec = promotes_from(view.body)

@@ -96,12 +96,14 @@ def staging(since: int, **annotations: str) -> dict[str, Any]:
 PROMOTED = {"promoteFrom": {"bundles": [{"name": "staging"}], "soak": "1h"}}
 
 
+@pytest.mark.needs("promotion")
 @pytest.mark.parametrize(("since", "state"), [(60, "Waiting"), (4000, "Passed")])
 def test_the_soak_in_the_other_bundle_is_judged(since: int, state: str) -> None:
     found = gates(bundle(**PROMOTED), bundles_staging=staging(since))
     assert rows(found)["promotion"][0] == state
 
 
+@pytest.mark.needs("promotion")
 @pytest.mark.parametrize(
     ("objects", "said"),
     [
@@ -157,6 +159,7 @@ def statement(seconds: int, *, withdrawn: bool = False) -> DeployedStatement:
     )
 
 
+@pytest.mark.needs("promotion")
 @pytest.mark.parametrize(
     ("evidence", "state", "said"),
     [
@@ -187,6 +190,7 @@ def test_what_is_attested_is_judged(evidence: DeployedEvidence, state: str, said
     assert said in message
 
 
+@pytest.mark.needs("promotion")
 @pytest.mark.parametrize(
     ("shop", "keys", "said"),
     [

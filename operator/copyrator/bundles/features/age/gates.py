@@ -15,10 +15,10 @@ from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Gate,
     Gates,
     Occasion,
-    Sources,
     Verdict,
     Waiting,
     uses,
@@ -26,7 +26,7 @@ from copyrator.bundles.gates.gate import (
 from copyrator.bundles.version.remembered import first_seen
 
 
-def _changes(spec: BundleSpec, status: BundleStatus, _sources: Sources) -> Iterator[datetime]:
+def _changes(spec: BundleSpec, status: BundleStatus, _findings: Findings) -> Iterator[datetime]:
     for one in status.part(AgeStatus).candidates:
         if (seen := parse_time(one.first_seen)) is not None:
             yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)

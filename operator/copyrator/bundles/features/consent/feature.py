@@ -92,7 +92,7 @@ class ConsentFeature(Feature):
         context = self.context
         self._namespaces = context.informers.acquire(context.namespaces, self._on_namespace)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End the watch."""
         if self._namespaces is not None:
             self._namespaces.release()

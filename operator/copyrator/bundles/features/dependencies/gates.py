@@ -139,7 +139,7 @@ GATE: Final = Gate(
     occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
     judge=_judge_bundles,
     link=LINK,
-    find=find_unready,
+    find=lambda bundles, spec, _: find_unready(bundles, spec),
 )
 """A new version waits until the Bundles of ``spec.dependsOn`` are Ready.
 

@@ -86,7 +86,7 @@ class FreezeFeature(Feature):
         )
         self._config = informers.acquire(config, self._on_config_map, on_synced=self._listed)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End the watches."""
         for watch in self._watches():
             watch.release()

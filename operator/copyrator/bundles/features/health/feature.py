@@ -60,7 +60,7 @@ class HealthFeature(Feature):
         self._timing = context.timing.of(HealthTiming)
         self._watches = HealthWatcher(context, self._on_change)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End the watches."""
         self._watches.close()
 

@@ -367,7 +367,7 @@ async def test_where_no_tag_names_a_version_any_more_none_is_available(
     assert deployed(cluster) == first, "nothing else is there to be deployed"
 
 
-@pytest.mark.needs("age", "dependencies")
+@pytest.mark.needs("age", "dependencies", "promotion")
 async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:
@@ -429,6 +429,7 @@ async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     assert [digest for digest, _ in werf.applied] == [first, second, first]
 
 
+@pytest.mark.needs("promotion")
 async def test_evidence_of_the_version_left_is_withdrawn_when_the_rollback_is_seen(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -13,7 +13,7 @@ from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.times import format_time
 from copyrator.bundles.features.age import gates as age
 from copyrator.bundles.gates.gate import (
-    NO_SOURCES,
+    NOTHING_FOUND,
     PASSED,
     Candidate,
     Facts,
@@ -80,5 +80,5 @@ def test_the_moments_at_which_recorded_versions_are_old_enough_are_known() -> No
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED).with_part(AgeStatus(candidates=known))
     gates = Gates(version=(age.GATE,))
-    assert gates.changes(spec(), status, NO_SOURCES) == (NOW + HOUR, NOW + 2 * HOUR)
-    assert gates.changes(spec(parts=()), status, NO_SOURCES) == ()
+    assert gates.changes(spec(), status, NOTHING_FOUND) == (NOW + HOUR, NOW + 2 * HOUR)
+    assert gates.changes(spec(parts=()), status, NOTHING_FOUND) == ()

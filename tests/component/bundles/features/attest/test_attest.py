@@ -30,6 +30,8 @@ from tests.component.oci.fake_registry import answering
 from copyrator.oci import statements
 from copyrator.workqueue.isolated import Isolated
 
+pytestmark = pytest.mark.needs("promotion")
+
 ENCRYPTED = {"secretName": "attest-key", "key": "key.pem", "passwordKey": "password"}
 
 

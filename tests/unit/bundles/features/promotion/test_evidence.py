@@ -17,23 +17,23 @@ from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import (
+    AHEAD,
     DEFAULT_EVIDENCE_AGE,
     AttestationsFrom,
     EvidenceKeys,
     PromotionSpec,
 )
-from copyrator.bundles.gates.evidence import AHEAD, find_objections
+from copyrator.bundles.features.promotion.evidence import find_objections
+from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Occasion,
-    PromotionSource,
-    Sources,
     Verdict,
     Waiting,
 )
-from copyrator.bundles.gates.promotion import GATE
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -99,7 +99,7 @@ def verdict(
     fault: str = "",
 ) -> Verdict:
     evidence = DeployedEvidence(statements, refused, fault)
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=evidence)
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((evidence,)))
     return GATE.judge(spec or spec_of(), WANTED, facts, NOON)
 
 
@@ -240,7 +240,9 @@ def test_bundles_and_attestations_both_have_to_pass() -> None:
     spec = spec_of(bundles=[{"name": "staging"}])
     sources = Sources((PromotionSource(name="production/staging"),))
     facts = Facts(
-        BundleStatus(), Occasion.NEW_DIGEST, sources=sources, evidence=DeployedEvidence((says(),))
+        BundleStatus(),
+        Occasion.NEW_DIGEST,
+        findings=Findings((sources, DeployedEvidence((says(),)))),
     )
 
     found = GATE.judge(spec, WANTED, facts, NOON)
@@ -351,7 +353,11 @@ def test_the_end_of_a_withdrawal_is_known_where_another_cluster_is_positive() ->
     assert isinstance(found, Waiting)
     assert found.until == ends
     statements = [says(1), withdraws(4, US)]
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, evidence=DeployedEvidence(tuple(statements)))
+    facts = Facts(
+        BundleStatus(),
+        Occasion.NEW_DIGEST,
+        findings=Findings((DeployedEvidence(tuple(statements)),)),
+    )
     assert GATE.judge(spec_of(), WANTED, facts, ends) == PASSED
     as_long = verdict(says(4 - 1 / 3600), withdraws(4, US))
     assert isinstance(as_long, Waiting)

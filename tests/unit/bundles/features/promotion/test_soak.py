@@ -23,22 +23,20 @@ from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
-from copyrator.bundles.gates.evidence import longest_period
-from copyrator.bundles.gates.gate import (
-    Candidate,
-    Facts,
-    Occasion,
-    Passed,
-    PromotionSource,
-    Sources,
-    Verdict,
-    Waiting,
-)
-from copyrator.bundles.gates.promotion import (
-    GATE,
+from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
+from copyrator.bundles.features.promotion.soak import (
     Surroundings,
     update_records,
     valid_records,
+)
+from copyrator.bundles.gates.gate import (
+    Candidate,
+    Facts,
+    Findings,
+    Occasion,
+    Passed,
+    Verdict,
+    Waiting,
 )
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -111,7 +109,7 @@ class Bundle:
         """Each record: version, minutes of the longest stretch that ended, whether one goes on."""
         found = []
         for one in self.status.part(PromotionStatus).soak:
-            longest = longest_period(one)
+            longest = one.longest_period
             minutes = None if longest is None else longest.total_seconds() / 60
             found.append((one.version or "", minutes, one.until is None))
         return found
@@ -506,7 +504,7 @@ def test_the_evidence_and_the_verdicts_are_what_an_observer_of_all_events_counts
         choices[pick % len(choices)](bundle)
         observer.happens(before, bundle)
         counted = {
-            one.version or "": (longest_period(one), one.until is None)
+            one.version or "": (one.longest_period, one.until is None)
             for one in bundle.status.part(PromotionStatus).soak
         }
         there = bundle.status.deployed.version
@@ -540,7 +538,7 @@ def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
             running=bundle.status.deployed.digest,
             soak=bundle.status.part(PromotionStatus).soak,
         )
-        facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources((source,)))
+        facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((Sources((source,)),)))
         return GATE.judge(SPEC, Candidate(version, digest(version)), facts, now)
 
     goes_on = observer.start if version == bundle.status.deployed.version else None

@@ -13,31 +13,32 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState, AttestStatus
+from copyrator.api.attest import (
+    AttestationsStatus,
+    AttestSpec,
+    AttestState,
+    AttestStatus,
+    StatementKey,
+    key_of,
+)
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import read_withdrawal
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.gates.evidence import (
+from copyrator.bundles.features.attest.keys import AttestKeyReader
+from copyrator.bundles.features.attest.statements import (
     AttestFault,
     AttestInput,
     PushResult,
-    StatementKey,
-    attested_condition,
     due_at,
     find_pending,
-    key_of,
+    may_attest,
     record_push,
     statement_of,
-    update_statements,
 )
-from copyrator.bundles.gates.restrictions import may_attest
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
@@ -112,59 +113,18 @@ def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
     )
 
 
-def condition_of(
-    context: Context, entry: BundleEntry, status: BundleStatus
-) -> FurtherCondition | None:
-    """The condition Attested of a status; None: the Bundle attests nothing."""
-    around = attest_input(context, entry)
-    if around is None:
-        return None
-    return attested_condition(status, around, context.memories.of(entry.key, AttestMemory).faults)
-
-
-def update_attested(context: Context, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
-    """The status that is written next, with its statements, those pushed, and Attested."""
-    around = attest_input(context, entry)
-    if around is None:
-        return status
-    memory, now = context.memories.of(entry.key, AttestMemory), context.clock()
-    updated = update_statements(record_push(status, memory.pushed), around, now)
-    if not updated.conditions:  # of a new Bundle Ready comes first
-        return status if updated == status else updated
-    conditions = with_further(
-        updated.conditions,
-        ConditionType.ATTESTED,
-        attested_condition(updated, around, memory.faults),
-        generation=updated.observed_generation or 0,
-        now=now,
-    )
-    updated = replace(updated, conditions=conditions)
-    return status if updated == status else updated
-
-
-def record_attested(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
-    kind = ConditionType.ATTESTED
-    was, found = before.status.condition(kind), written.status.condition(kind)
-    word, message = found.reason or "", found.message or ""
-    if was.status == found.status and (found.is_true or was.reason == word):
-        return
-    if found.is_true or found.is_false:
-        context.record(written, BundleReason.read(word), message)
-        level = logging.INFO if found.is_true else logging.WARNING
-        log.log(level, "%s: %s: %s", written.key, word, message)
-
-
 class Attester:
     """Pushes the statements of all Bundles, one of each at a time."""
 
     def __init__(
         self,
         context: Context,
+        keys: AttestKeyReader,
         trust: TrustStore,
         pusher: StatementPusher,
     ) -> None:
         self._context = context
+        self._keys = keys
         self._trust = trust
         self._pusher = pusher
         self._cluster = ""
@@ -175,6 +135,14 @@ class Attester:
         memories = self._context.memories.each(AttestMemory)
         await cancel_all([one.task for _, one in memories if one.task is not None])
         await self._pusher.close()
+
+    def faults(self, key: BundleKey) -> dict[StatementKey, AttestFault]:
+        """Why the last push of a Bundle's statements failed."""
+        return self._context.memories.of(key, AttestMemory).faults
+
+    def pushed(self, key: BundleKey) -> PushResult | None:
+        """A Bundle's last statement that was pushed."""
+        return self._context.memories.of(key, AttestMemory).pushed
 
     def retry(self, key: BundleKey) -> None:
         """Push what has failed at once: what it failed by may have changed."""
@@ -234,7 +202,7 @@ class Attester:
             retry_at = now + timedelta(seconds=delay)
             memory.failed[key_of(record)] = FailedPush(fault, number, now, retry_at)
             count.labels(fault.reason).inc()
-        self._context.schedule.changed(entry.key, Change.STATEMENT)
+        self._context.schedule.changed(entry.key, Change.WATCHED)
 
     async def _sign_and_push(
         self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus
@@ -244,7 +212,7 @@ class Attester:
         if statement is None:
             raise _PushError(BundleReason.PUSH_REFUSED, "its record in status.attest isn't whole")
         try:
-            found = await self._trust.keys.attest_access(entry, spec)
+            found = await self._keys.access(entry, spec)
             bundle = await self._pusher.sign(found.key, statement, namespace)
             signers = await self._trust.signers(entry, spec)
         except MissingReferenceError as error:

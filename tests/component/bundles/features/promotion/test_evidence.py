@@ -30,7 +30,8 @@ from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
-from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.features.promotion.gates import GATE
+from copyrator.bundles.gates.gate import Gates, Occasion
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.version.polling import CONFIRMED, PollMemory, PollStates, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
@@ -393,9 +394,10 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     now = 1000.0
     memories = Memories()
     schedule = SimpleNamespace(on_stale=lambda _listener: None)
-    parts = {"memories": memories, "schedule": schedule, "monotonic": lambda: now}
+    gates = Gates(version=(GATE,))
+    parts = {"gates": gates, "memories": memories, "schedule": schedule, "monotonic": lambda: now}
     context = cast("Any", SimpleNamespace(**parts))
-    resolver = VersionResolver(context, cast("Any", None), PollStates(context))
+    resolver = VersionResolver(context, cast("Any", None), PollStates(context), cast("Any", None))
     keys = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
     promote_from = PromotionSpec(attestations=(AttestationsFrom("staging", EvidenceKeys(keys)),))
     spec = cast("Any", SimpleNamespace(part=lambda _kind: promote_from))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conditions import conditions
 from tests.replacing import replace
-from tests.unit.bundles.test_soak import NOON, REPO, Bundle, digest
+from tests.unit.bundles.features.promotion.test_soak import NOON, REPO, Bundle, digest
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
 
@@ -24,18 +24,24 @@ from copyrator.api.attest import (
     AttestSpec,
     AttestState,
     AttestStatus,
+    key_of,
 )
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionStatus, read_withdrawal
+from copyrator.api.promotion import (
+    AHEAD,
+    AttestationsFrom,
+    EvidenceKeys,
+    PromotionStatus,
+    read_withdrawal,
+)
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.gates.evidence import (
-    AHEAD,
+from copyrator.bundles.features.attest.statements import (
     MANY,
     RARELY,
     AttestFault,
@@ -43,16 +49,17 @@ from copyrator.bundles.gates.evidence import (
     PushResult,
     attested_condition,
     due_at,
-    find_objections,
     find_pending,
-    key_of,
+    may_attest,
     record_push,
     statement_of,
     update_statements,
 )
-from copyrator.bundles.gates.restrictions import may_attest
+from copyrator.bundles.features.promotion.evidence import find_objections
 from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
+
+pytestmark = pytest.mark.needs("promotion")
 
 CLUSTER = "0b0ea68a-9a52-4a8f-8f2c-54d1a3b8e001"
 SPEC = BundleSpec(

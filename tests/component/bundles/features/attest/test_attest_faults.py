@@ -11,13 +11,15 @@ import pytest
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key, private_pem
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.features.attest.test_attest import said, told
 from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.promoting import annotate, deployed
-from tests.component.bundles.test_attest import said, told
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import answering
+
+pytestmark = pytest.mark.needs("promotion")
 
 
 @pytest.fixture

@@ -25,19 +25,18 @@ from copyrator.api.promotion import (
 )
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
 from copyrator.api.times import format_time
+from copyrator.bundles.features.promotion.gates import GATE, GATES, PromotionSource, Sources
 from copyrator.bundles.gates.gate import (
-    NO_SOURCES,
+    NOTHING_FOUND,
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Occasion,
-    PromotionSource,
     Refused,
-    Sources,
     Verdict,
     Waiting,
 )
-from copyrator.bundles.gates.promotion import GATE
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "1" * 64
@@ -153,7 +152,7 @@ def soaked(**fields: Any) -> PromotionSource:
 
 
 def judge(*sources: PromotionSource, now: datetime = NOON, seen: SeenTime = ALL_SEEN) -> Verdict:
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources(sources, seen))
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((Sources(sources, seen),)))
     return GATE.judge(spec_of(), WANTED, facts, now)
 
 
@@ -322,7 +321,7 @@ def test_time_that_nobody_saw_does_not_count_and_is_said() -> None:
 
 def test_what_runs_already_passes() -> None:
     status = BundleStatus(deployed=Deployed(version="1.4.2", digest=DIGEST))
-    facts = Facts(status, Occasion.REQUEST, sources=Sources((source(),)))
+    facts = Facts(status, Occasion.REQUEST, findings=Findings((Sources((source(),)),)))
     assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
 
 
@@ -335,11 +334,18 @@ def test_its_verdict_changes_while_a_version_waits_for_it_by_the_status() -> Non
         ((*others, replace(ours, state="Passed")), False),
         ((), False),
     ):
-        assert bool([*GATE.changes(spec_of(), BundleStatus(gates=found), NO_SOURCES)]) is waits
+        assert bool([*GATE.changes(spec_of(), BundleStatus(gates=found), NOTHING_FOUND)]) is waits
 
 
 def test_only_new_versions_and_requests_wait() -> None:
     assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
+
+
+def test_what_it_holds_back_is_remembered_and_what_has_soaked_stays_there() -> None:
+    assert GATES.remember(spec_of())
+    found = Findings((Sources((source(), soaked())),))
+    assert GATES.preferred(spec_of(), found) == {DIGEST}
+    assert GATES.preferred(spec_of(), NOTHING_FOUND) == frozenset()
 
 
 def several(*since: float) -> PromotionSource:
@@ -355,7 +361,7 @@ WAITS = BundleStatus(gates=(GateStatus(name="promotion", state="Waiting"),))
 
 def changes(sources: Sources) -> set[datetime]:
     """Without the one by which each process judges what waits once."""
-    long_ago, *others = GATE.changes(spec_of(), WAITS, sources)
+    long_ago, *others = GATE.changes(spec_of(), WAITS, Findings((sources,)))
     assert long_ago.year == 1
     return {other for other in others if other.year > 1}
 

@@ -1,0 +1,1 @@
+"""Attestations: the registry says which digests are deployed here (``spec.attest``)."""

@@ -1,0 +1,122 @@
+"""Derives the statements of Bundles with ``spec.attest``, has them pushed, and tells of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from copyrator.api.attest import PUSH_FAULTS, AttestationsStatus, AttestSpec
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.feature import Feature, Parts
+from copyrator.bundles.features.attest.attester import Attester, attest_input
+from copyrator.bundles.features.attest.keys import AttestKeyReader
+from copyrator.bundles.features.attest.statements import (
+    attested_condition,
+    find_pending,
+    record_push,
+    update_statements,
+)
+from copyrator.bundles.features.promotion.feature import update_soak
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.trust.store import TrustStore
+from copyrator.oci.statements import StatementPusher
+
+log = logging.getLogger(__name__)
+
+
+class AttestFeature(Feature):
+    """What is attested of all Bundles."""
+
+    spec = AttestSpec
+    outlasts = True  # withdrawals are pushed
+
+    def connect(self, parts: Parts) -> None:
+        """Make what pushes: it needs the keys that are trusted for signatures."""
+        context = self.context
+        self._attester = Attester(
+            context,
+            AttestKeyReader(context, parts.of(ReferenceReader)),
+            parts.of(TrustStore),
+            StatementPusher(context.oci),
+        )
+
+    async def stop(self) -> None:
+        """End all pushes."""
+        await self._attester.close()
+
+    def publish(self) -> None:
+        """Count the Bundles whose statements can't be pushed, by the reason."""
+        found = (entry.status.condition(ConditionType.ATTESTED) for entry in self.context.bundles)
+        faults = Counter(one.reason for one in found if one.is_false)
+        for fault in PUSH_FAULTS:
+            self.context.metrics.bundles_unattested.labels(fault).set(faults[fault])
+
+    def keep(self, entry: BundleEntry) -> Step:
+        """Record what has changed by the time, or a statement that was pushed."""
+        return Step(entry, self.derive(entry, entry.status))
+
+    def retry(self, entry: BundleEntry) -> None:
+        """Push what has failed at once."""
+        self._attester.retry(entry.key)
+
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Push what the status has and the registry may lack."""
+        return self._attester.attest(entry, spec)
+
+    def conditions(
+        self, entry: BundleEntry, status: BundleStatus
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """Whether what is deployed is attested."""
+        around = attest_input(self.context, entry)
+        faults = self._attester.faults(entry.key)
+        found = None if around is None else attested_condition(status, around, faults)
+        return {ConditionType.ATTESTED: found}
+
+    def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+        """The status that is written next, with the soak, its statements, and Attested."""
+        around = attest_input(self.context, entry)
+        if around is None:
+            return status
+        status = update_soak(self.context, entry, status)
+        now, pushed = self.context.clock(), self._attester.pushed(entry.key)
+        updated = update_statements(record_push(status, pushed), around, now)
+        if not updated.conditions:  # of a new Bundle Ready comes first
+            return updated
+        conditions = with_further(
+            updated.conditions,
+            ConditionType.ATTESTED,
+            attested_condition(updated, around, self._attester.faults(entry.key)),
+            generation=updated.observed_generation or 0,
+            now=now,
+        )
+        return replace(updated, conditions=conditions)
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
+        was, found = (one.status.part(AttestationsStatus).attest for one in (before, written))
+        around = attest_input(self.context, written)
+        if was != found and around is not None and find_pending(written.status, around):
+            # Statements are pushed before the other steps.
+            self.context.schedule.set_due(written.key, AT_ONCE)
+        self._tell(before, written)
+
+    def _tell(self, before: BundleEntry, written: BundleEntry) -> None:
+        kind = ConditionType.ATTESTED
+        was, found = before.status.condition(kind), written.status.condition(kind)
+        word, message = found.reason or "", found.message or ""
+        if was.status == found.status and (found.is_true or was.reason == word):
+            return
+        if found.is_true or found.is_false:
+            self.context.record(written, BundleReason.read(word), message)
+            level = logging.INFO if found.is_true else logging.WARNING
+            log.log(level, "%s: %s: %s", written.key, word, message)
+
+
+FEATURE = AttestFeature

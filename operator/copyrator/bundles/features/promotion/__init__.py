@@ -1,0 +1,1 @@
+"""Promotion: a version must have been deployed elsewhere for some time (``spec.promoteFrom``)."""
