@@ -180,7 +180,7 @@ def test_only_conditions_of_other_types_are_unmanaged() -> None:
 
 
 def test_what_the_api_server_refuses_beside_other_conditions_isnt_kept() -> None:
-    """Without a type, or twice: the list is one by type, and no status could be written any more."""
+    """Without a type, or twice: the list is a map by type, and no write would succeed any more."""
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
     kept = unmanaged_conditions(conditions(*junk, {"type": "Synced", "status": "True"}))
     assert [one.to_dict() for one in kept] == [{"type": "Synced", "status": "True"}]
