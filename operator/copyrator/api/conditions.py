@@ -249,8 +249,12 @@ def find_condition(conditions: Iterable[Condition], kind: ConditionType) -> Cond
 
 
 def unmanaged_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """The conditions of others beside ours (a newer version, another tool)."""
-    return tuple(one for one in conditions if one.type not in _ORDER)
+    """The conditions of others beside ours (a newer version, another tool), each type once.
+
+    The API server refuses a list with two of a type, or with one that has none.
+    """
+    found = conditions_by_type(conditions)
+    return tuple(one for kind, one in found.items() if kind not in _ORDER)
 
 
 def ready_reason(conditions: Iterable[Condition]) -> str | None:

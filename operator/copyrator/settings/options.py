@@ -96,9 +96,10 @@ class Items(Text):
         items = [part.strip() for part in value.split(",") if part.strip()]
         if self.none and items == ["-"]:
             return ()
-        if "*" in items:
-            items = ["*"]
-        return tuple(dict.fromkeys(self.item(one, param, ctx) for one in items))
+        if self.none and "*" in items:
+            items = ["*"]  # beside it the names of Secrets may be any text
+        found = tuple(dict.fromkeys(self.item(one, param, ctx) for one in items))
+        return ("*",) if "*" in found else found
 
     def item(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check one item."""

@@ -461,3 +461,25 @@ async def test_what_an_older_operator_deployed_gets_its_short_digest_by_one_writ
     await eventually(lambda: cluster.status()["deploy"].get("shortDigest"), "it is written")
     await quiet(cluster, 1)
     assert cluster.bundle_writes() == before + 1
+
+
+@pytest.mark.parametrize("health", ["Off", "Watch"])
+async def test_conditions_of_others_stay_as_they_are_in_each_write(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, health: str
+) -> None:
+    argo = {"type": "Synced", "status": "True", "weight": 1.5, "parts": [{"a": None}]}
+    flux = {"type": "Healthier", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "R"}
+    refused = [{"status": "True"}, {"type": "Synced", "status": "False"}]
+    bundle(version="1.*", health=health)
+    cluster.change("bundles", "shop", status={"conditions": [flux, *refused, argo]})
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    registry.put("app", "1.1.0", "two")
+    requested = {"annotations": {"operator.werf.dev/requestedAt": "1"}}
+    cluster.change("bundles", "shop", metadata=requested)
+    await eventually(lambda: cluster.status()["deployed"].get("version") == "1.1.0")
+
+    assert len(cluster.statuses["shop"]) > 3
+    for status in cluster.statuses["shop"]:
+        known = [one for one in status["conditions"] if one.get("reason") in (None, "R")]
+        assert known == [flux, argo], "without what the API server refuses"

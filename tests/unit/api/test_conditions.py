@@ -174,9 +174,16 @@ def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
 
 
 def test_only_conditions_of_other_types_are_unmanaged() -> None:
+    argo = {"type": "Synced", "status": "True", "weight": {"a": [1, None]}}
+    kept = unmanaged_conditions((*build((), Health.READY), *conditions(argo)))
+    assert [one.to_dict() for one in kept] == [argo]
+
+
+def test_what_the_api_server_refuses_beside_other_conditions_isnt_kept() -> None:
+    """Without a type, or twice: the list is a map by type, and no write would succeed any more."""
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
-    kept = unmanaged_conditions((*build((), Health.READY), *conditions(*junk)))
-    assert [one.to_dict() for one in kept] == junk
+    kept = unmanaged_conditions(conditions(*junk, {"type": "Synced", "status": "True"}))
+    assert [one.to_dict() for one in kept] == [{"type": "Synced", "status": "True"}]
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
