@@ -96,7 +96,7 @@ class Items(Text):
         items = [part.strip() for part in value.split(",") if part.strip()]
         if self.none and items == ["-"]:
             return ()
-        if self.none and "*" in items:
+        if self.none and "*" in items and "-" not in items:
             items = ["*"]  # beside it the names of Secrets may be any text
         found = tuple(dict.fromkeys(self.item(one, param, ctx) for one in items))
         return ("*",) if "*" in found else found

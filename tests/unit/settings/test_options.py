@@ -161,6 +161,7 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("kinds", "secrets"),
         ("allowed_images", "a@sha256:00"),
         ("allowed_secrets", "A B"),
+        ("allowed_secrets", "-,*"),
         ("allowed_pod_metadata", "*"),
         ("require_bound_plans", "A B,*"),
         ("operator_identity_namespaces", "*,A B"),
