@@ -84,6 +84,26 @@ async def test_a_filter_is_set_by_keyboard_and_stays_while_the_page_is_updated(t
     assert "state=Failing" in at(tab)
 
 
+CONNECT_AGAIN = """_ => [true, false].forEach((value) => {
+  Object.defineProperty(document, "hidden", { value, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+})"""
+"""As when the tab is hidden and shown."""
+
+
+async def test_it_is_live_once_it_is_connected_again_though_somebody_types(tab):
+    await tab.go("/search?q=infra")
+    said, main = tab.page.locator("#connection"), tab.page.locator("main")
+    await tab.page.locator("#filter-namespace").fill("not sent yet")
+    await tab.page.route("**/events", lambda route: route.abort())
+    await main.evaluate(CONNECT_AGAIN)
+    await said.get_by_text("Not connected").wait_for(timeout=SHOWN)
+    await tab.page.unroute("**/events")
+    await main.evaluate(CONNECT_AGAIN)
+    await said.get_by_text("Live").wait_for(timeout=SHOWN)
+    assert await focused(tab) == "filter-namespace"
+
+
 async def test_a_column_sorts_and_the_link_shows_another_tab_the_same(tab, context, served):
     await tab.go("/bundles")
     await tab.page.locator("#sort-version").press("Enter")

@@ -87,7 +87,10 @@
   function open() {
     source = new EventSource("/events");
     source.addEventListener("changed", refresh);
-    source.onopen = refresh;
+    source.onopen = () => {
+      if (editing()) say("Live"); // what has changed is shown once the field is left
+      refresh();
+    };
     source.onerror = () => say("Not connected; trying again.");
   }
 
