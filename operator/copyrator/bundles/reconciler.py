@@ -32,7 +32,7 @@ from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features, JobPendingError
+from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
@@ -203,16 +203,16 @@ class BundleReconciler:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
         entry, not_admitted = await self.features.admit(entry, steps.take)
         self.features.follow(entry)
-        entry = await self.features.keep(entry, steps.take)
+        entry = await self.features.take(Feature.keep, entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self.specs.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        entry = await self.features.tend(entry, spec, steps.take)
+        entry = await self.features.take(Feature.tend, entry, steps.take, spec)
         spec = self.specs.effective(spec)
-        entry = await self.features.begin(entry, spec, steps.take)
+        entry = await self.features.take(Feature.begin, entry, steps.take, spec)
         links = self.context.gates.links_of(spec)
         if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
@@ -225,14 +225,14 @@ class BundleReconciler:
         problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
         is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
         if not_admitted is not None and not (is_moved or entry.status.attempted.is_running):
-            entry = await self.features.review(entry, steps.take)
+            entry = await self.features.take(Feature.review, entry, steps.take)
             await steps.take(self._report_refused(entry, not_admitted, ready=entry.status.ready))
             return
         if problem is not None:
             await self._refuse(steps, entry, *problem)
             return
         entry = await self.patches.ensure_finalizer(entry)
-        entry = await self.features.review(entry, steps.take)
+        entry = await self.features.take(Feature.review, entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
         entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
@@ -388,7 +388,7 @@ class BundleReconciler:
             entry, _ = await self.features.admit(entry, steps.take)
         spec = entry.spec
         if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
-            entry = await self.features.tend(entry, spec, steps.take)
+            entry = await self.features.take(Feature.tend, entry, steps.take, spec)
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
             entry = await steps.take(step)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
@@ -440,14 +441,9 @@ def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle uses it."""
     if feature.keys is not None:
         return entry.key in feature.keys
-    spec = entry.spec
-    if (entry.deleting and not feature.outlasts) or not isinstance(spec, BundleSpec):
+    if (entry.deleting and not feature.outlasts) or isinstance(entry.spec, InvalidSpec):
         return False
-    return (
-        _has_status(feature, entry)
-        or feature.annotation in entry.annotations
-        or _is_in(feature, spec)
-    )
+    return _is_touched(feature, entry)
 
 
 def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
@@ -534,39 +530,24 @@ class Features:
                 entry, objection = await take(step), objection or found
         return entry, objection
 
-    async def keep(
-        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
-    ) -> BundleEntry:
-        """Have their first steps taken by ``take``; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.keep):
-            entry = await take(one.keep(entry))
-        return entry
-
     def retry(self, entry: BundleEntry) -> None:
         """Have them try again what has failed."""
         for one in self.of(entry, Feature.retry):
             one.retry(entry)
 
-    async def tend(
+    async def take(
         self,
+        point: Callable[..., Step],
         entry: BundleEntry,
-        spec: BundleSpec,
         take: Callable[[Step], Awaitable[BundleEntry]],
+        *more: object,
     ) -> BundleEntry:
-        """Have what they go on with taken by ``take``; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.tend):
-            entry = await take(one.tend(entry, spec))
-        return entry
+        """Have their steps at a point, such as ``Feature.review``, taken by ``take``.
 
-    async def begin(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        take: Callable[[Step], Awaitable[BundleEntry]],
-    ) -> BundleEntry:
-        """Have what users ask for taken by ``take``; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.begin):
-            entry = await take(one.begin(entry, spec))
+        Returns the Bundle as it is then. ``more``: what the point is handed beside the Bundle.
+        """
+        for one in self.of(entry, point):
+            entry = await take(getattr(one, point.__name__)(entry, *more))
         return entry
 
     async def locate(
@@ -596,14 +577,6 @@ class Features:
         for one in self._offering(Feature.record):
             if _is_used_by(one, written) or _is_used_by(one, before):
                 one.record(before, written)
-
-    async def review(
-        self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
-    ) -> BundleEntry:
-        """Have their steps taken by ``take``; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.review):
-            entry = await take(one.review(entry))
-        return entry
 
     async def read(
         self, entry: BundleEntry, spec: BundleSpec, gates: Gates | None = None
