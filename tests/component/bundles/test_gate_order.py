@@ -15,7 +15,9 @@ from tests.component.bundles.freezing import freeze, thaw
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-pytestmark = pytest.mark.needs("age", "dependencies", "freeze", "promotion", "rollback", "windows")
+pytestmark = pytest.mark.needs(
+    "age", "dependencies", "freeze", "promotion", "rollback", "signatures", "windows"
+)
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
 SETTINGS = {"age": "minAge", "promotion": "promoteFrom", "window": "windows"}
