@@ -62,8 +62,9 @@ class Tab:
             await said.wait_for(state="attached", timeout=SHOWN)
 
     async def shows(self, text: str) -> None:
-        """Wait until the main part shows a text; no value of a Secret is on the page."""
+        """Wait until the main part shows a text, with its styles; no value of a Secret is there."""
         await self.page.locator("main").get_by_text(text).first.wait_for(timeout=SHOWN)
+        await self.page.wait_for_load_state()
         assert SENTINEL not in await self.page.content()
 
 
