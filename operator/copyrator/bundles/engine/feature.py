@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -428,11 +429,6 @@ def _is_in(feature: Feature, spec: BundleSpec) -> bool:
     return feature.spec is None or spec.uses(feature.spec)
 
 
-def _has_in(feature: Feature, entry: BundleEntry) -> bool:
-    """Whether the spec of a Bundle, also of a deleted one, is valid and has something of it."""
-    return isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec)
-
-
 def _has_status(feature: Feature, entry: BundleEntry) -> bool:
     return feature.status is not None and entry.status.find(feature.status) is not None
 
@@ -449,7 +445,7 @@ def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
 def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle, also a deleted one, has something of a feature."""
     return (
-        _has_in(feature, entry)
+        (isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec))
         or _has_status(feature, entry)
         or feature.annotation in entry.annotations
     )
@@ -460,6 +456,12 @@ class Features:
 
     def __init__(self, features: Sequence[Feature], memories: Memories) -> None:
         self._features = tuple(features)
+        self._offered = {
+            name: tuple(one for one in features if getattr(type(one), name) is not point)
+            for name, point in vars(Feature).items()
+            if isinstance(point, FunctionType)
+        }
+        """Those that offer a point, by its name."""
         self._memories = memories
         self._followed: dict[BundleKey, tuple[Feature, ...]] = {}
         """The features by which a Bundle is followed."""
@@ -472,9 +474,8 @@ class Features:
         """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
         return (one for one in self._offering(point) if _is_used_by(one, entry))
 
-    def _offering(self, point: Callable[..., Any]) -> Iterator[Feature]:
-        name = point.__name__
-        return (one for one in self._features if getattr(type(one), name) is not point)
+    def _offering(self, point: Callable[..., Any]) -> tuple[Feature, ...]:
+        return self._offered[point.__name__]
 
     @property
     def gates(self) -> Gates:
@@ -563,9 +564,8 @@ class Features:
 
     async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """Where the release is, and the credential there."""
-        for one in self._offering(Feature.target):
-            if _is_in(one, spec):
-                return await one.target(entry, spec)
+        for one in self._used_in(Feature.target, spec):
+            return await one.target(entry, spec)
         return TargetAccess(spec)
 
     def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
@@ -599,8 +599,7 @@ class Features:
         self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
     ) -> Findings:
         """What they find out about a version, beside ``found``; raises as they do."""
-        offering = self._offering(Feature.ask)
-        asked = (one for one in offering if _is_in(one, registry.spec))
+        asked = self._used_in(Feature.ask, registry.spec)
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
     def recheck(
