@@ -15,9 +15,14 @@ from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.guard.listing import GuardedDeploy, config_map, key_of, list_of
-from copyrator.bundles.guard.lists import PAGE_BYTES
-from copyrator.bundles.plan.operations import Operation, OperationType
+from copyrator.bundles.features.approval.guard.listing import (
+    GuardedDeploy,
+    config_map,
+    key_of,
+    list_of,
+)
+from copyrator.bundles.features.approval.guard.lists import PAGE_BYTES
+from copyrator.bundles.features.approval.operations import Operation, OperationType
 from demo.chart import render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError

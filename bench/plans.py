@@ -18,8 +18,8 @@ from pathlib import Path
 from bench.process import BenchError
 from bench.rig import Rig
 from bench.scenario import Figures, Goal, Run, scenario
-from copyrator.bundles.plan.operations import Plan, read_block
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.features.approval.operations import Plan, read_block
+from copyrator.bundles.jobs.script import (
     SealedFile,
     checked_deploy_command,
     deploy_command,

@@ -32,9 +32,9 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "reconciler", "status", "deploy", "planning", "version"),
-    *("patches", "engine", "jobs", "guard", "trust", "inputs", "effective", "context", "schedule"),
-    *("step", "catalog", "plan", "ready_conditions", "deciding", "gates", "bundle", "requests"),
+    *("controller", "features", "reconciler", "status", "deploy", "version"),
+    *("patches", "engine", "jobs", "trust", "inputs", "effective", "context", "schedule"),
+    *("step", "catalog", "ready_conditions", "deciding", "gates", "bundle", "requests"),
     *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )
 """The folders and modules of `bundles`, each above those that it may import."""

@@ -16,8 +16,8 @@ import pytest
 from tests.long import LONG
 
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.operations import Operation, OperationType, RenderedObjects
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.features.approval.operations import Operation, OperationType, RenderedObjects
+from copyrator.bundles.jobs.script import (
     SealedFile,
     StoredComparison,
     deploy_command,

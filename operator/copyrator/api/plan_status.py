@@ -22,7 +22,7 @@ class PlanOutcome(StrEnum):
 
 
 class OperationCounts(Record, frozen=True):
-    """How many operations a plan has of each OperationType (bundles/plan/operations.py)."""
+    """How many operations a plan has of each OperationType of ``approval/operations.py``."""
 
     create: int | None = None
     """Objects that are created."""

@@ -27,7 +27,6 @@ from copyrator.bundles.gates.gate import (
     Waiting,
 )
 from copyrator.bundles.gates.restrictions import is_gated
-from copyrator.bundles.plan import approval
 
 if TYPE_CHECKING:
     from copyrator.bundles.chart.facts import ChartFacts
@@ -131,5 +130,5 @@ def all_gates(features: Gates) -> Gates:
             PLAIN,
             *(one for one in features.version if not one.precedes_charts),
         ),
-        moment=(*features.moment, approval.GATE),
+        moment=features.moment,
     )

@@ -28,14 +28,20 @@ from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.jobs import PlanJobClient
+from copyrator.bundles.features.approval.machine import PlanMachine
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.previews import PreviewResolver
+from copyrator.bundles.features.approval.queue import PlanQueue
+from copyrator.bundles.features.approval.record import awaits_approval_since
+from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.lists import GuardLists
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.client import JobClient
@@ -43,12 +49,6 @@ from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan.record import awaits_approval_since
-from copyrator.bundles.planning.jobs import PlanJobClient
-from copyrator.bundles.planning.machine import PlanMachine
-from copyrator.bundles.planning.permissions import PermissionRecorder
-from copyrator.bundles.planning.previews import PreviewResolver
-from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter

@@ -33,17 +33,17 @@ from copyrator.bundles.deploy.decide import Deployer
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.machine import PlanMachine
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.queue import PlanQueue
+from copyrator.bundles.features.approval.record import requested_preview
+from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
 from copyrator.bundles.jobs.client import JobClient, limit_jobs
 from copyrator.bundles.patches import BundlePatcher, StaleError
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan.record import requested_preview
-from copyrator.bundles.planning.machine import PlanMachine
-from copyrator.bundles.planning.permissions import PermissionRecorder
-from copyrator.bundles.planning.queue import PlanQueue
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.bundles.version.answer import (

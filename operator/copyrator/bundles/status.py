@@ -40,9 +40,9 @@ from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.requests import record_failed_request
 from copyrator.bundles.rhythm import same_rhythm
 from copyrator.kube.events import WARNING, EventType

@@ -247,7 +247,7 @@ def _risky(text: str) -> str:
 
 
 _PLANNED: Final = re.compile(
-    r"(as the deploying account: |)"  # see bundles/plan/operations.py
+    r"(as the deploying account: |)"  # see bundles/features/approval/operations.py
     r"((?:at rollback: |at uninstall: |)[a-z]+) [^:]*:[^:]*:([^:]*):(.*)"
 )
 

@@ -24,7 +24,7 @@ from tests.component.kube.fake_api import (
 
 from copyrator.api.drift import DriftSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.guard.enforcement import ADMISSION, BINDINGS, POLICIES
+from copyrator.bundles.features.approval.guard.enforcement import ADMISSION, BINDINGS, POLICIES
 from copyrator.bundles.rhythm import check_rhythm
 
 WRITES = ("create", "update", "patch", "delete")

@@ -11,9 +11,9 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
-from copyrator.bundles.plan.operations import BEGIN, END, EXACT, Inexact
-from copyrator.bundles.plan.script import PlanExit
-from copyrator.bundles.plan.stored import STORED, StoredWord
+from copyrator.bundles.features.approval.operations import BEGIN, END, EXACT, Inexact
+from copyrator.bundles.features.approval.stored import STORED, StoredWord
+from copyrator.bundles.jobs.script import PlanExit
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

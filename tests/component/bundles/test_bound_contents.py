@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, Pod, graph, node
 
-from copyrator.bundles.plan.operations import Plan, read_block
-from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.features.approval.operations import Plan, read_block
+from copyrator.bundles.jobs.script import PlanExit
 
 few = settings(
     max_examples=settings().max_examples // 10,

@@ -24,8 +24,10 @@ from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
+from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.dependencies import gates as dependencies
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
+from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.promotion import soak
@@ -36,8 +38,6 @@ from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import drift as drift_record
 from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler

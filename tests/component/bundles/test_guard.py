@@ -28,9 +28,9 @@ from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.deploy.attempt import AttemptMemory
+from copyrator.bundles.features.approval.operations import BEGIN
+from copyrator.bundles.jobs.script import PlanExit
 from copyrator.bundles.jobs.sealed import StoredPlans
-from copyrator.bundles.plan.operations import BEGIN
-from copyrator.bundles.plan.script import PlanExit
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"

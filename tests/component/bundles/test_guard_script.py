@@ -7,10 +7,10 @@ import subprocess
 import pytest
 from tests.plan_jobs import DENIED, GUARD, OBJECTS, Ended, Pod, graph, node
 
+from copyrator.bundles.features.approval.operations import Plan, read_operation
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
+from copyrator.bundles.jobs.script import PlanExit, uninstall_command
 from copyrator.bundles.jobs.werf_error import describe_error, find_error
-from copyrator.bundles.plan.operations import Plan, read_operation
-from copyrator.bundles.plan.script import PlanExit, uninstall_command
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 MISSING = 'Error from server (NotFound): namespaces "app" not found'

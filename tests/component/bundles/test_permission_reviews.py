@@ -36,8 +36,8 @@ from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.plan.operations import PLAN_OPERATIONS
-from copyrator.bundles.plan.rights import PERMISSION_KINDS
+from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
+from copyrator.bundles.jobs.rights import PERMISSION_KINDS
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -20,9 +20,7 @@ from tests.plan_jobs import (
 )
 
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.jobs.werf_error import find_error
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     PLAN_OPERATIONS,
     Operation,
     OperationType,
@@ -30,13 +28,15 @@ from copyrator.bundles.plan.operations import (
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.script import (
     APPLY_COMMAND,
     PlanExit,
     SealedFile,
     checked_deploy_command,
     deploy_command,
 )
+from copyrator.bundles.jobs.werf_error import find_error
 
 few = settings(
     max_examples=settings().max_examples // 10,

@@ -27,8 +27,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.plan.operations import BEGIN, END, PLAN_OPERATIONS
-from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.features.approval.operations import BEGIN, END, PLAN_OPERATIONS
+from copyrator.bundles.jobs.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 

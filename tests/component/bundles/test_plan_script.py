@@ -24,9 +24,7 @@ from tests.plan_jobs import (
 )
 
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.gates.restrictions import passes
-from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     BEGIN,
     END,
     PLAN_BYTES,
@@ -38,7 +36,9 @@ from copyrator.bundles.plan.operations import (
     block_lines,
     read_block,
 )
-from copyrator.bundles.plan.script import SECRET_KEY, PlanExit, SealedFile, plan_command
+from copyrator.bundles.gates.restrictions import passes
+from copyrator.bundles.jobs.script import SECRET_KEY, PlanExit, SealedFile, plan_command
+from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"
 

@@ -13,10 +13,15 @@ import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
 from copyrator.api.reasons.bundles import StoredReason
+from copyrator.bundles.features.approval.operations import (
+    Plan,
+    RenderedObjects,
+    read_block,
+    read_operation,
+)
+from copyrator.bundles.features.approval.stored import STORED, read_stored
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.plan.operations import Plan, RenderedObjects, read_block, read_operation
-from copyrator.bundles.plan.script import PlanExit, StoredComparison
-from copyrator.bundles.plan.stored import STORED, read_stored
+from copyrator.bundles.jobs.script import PlanExit, StoredComparison
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 DEPLOYED = '{"version": 3, "revision": 2, "status": "deployed"}'

@@ -12,7 +12,7 @@ import pytest
 from tests.plan_jobs import Pod
 
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
-from copyrator.bundles.plan.script import PlanExit, uninstall_command
+from copyrator.bundles.jobs.script import PlanExit, uninstall_command
 
 WERF = """\
 #!/bin/sh

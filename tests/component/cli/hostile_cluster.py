@@ -16,13 +16,13 @@ from tests.component.kube.fake_api import json_response
 from tests.targets import EVERYWHERE
 from tests.unit.bundles.test_plan_block import NONCE, block
 
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     PLAN_OPERATIONS,
     OperationType,
     counts,
     read_operation,
 )
-from copyrator.bundles.plan.script import SealedFile, plan_command
+from copyrator.bundles.jobs.script import SealedFile, plan_command
 from hostile.bundles import _bundle_status
 
 SENTINEL = "sentinel-3f9c1e7a"

@@ -13,7 +13,7 @@ from tests.e2e.operator_process import until
 from tests.e2e.person import RefusedError
 
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.guard.listing import (
+from copyrator.bundles.features.approval.guard.listing import (
     NOT_APPROVED,
     NOT_AS_ACCOUNT,
     GuardedUninstall,

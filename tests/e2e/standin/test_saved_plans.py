@@ -17,9 +17,9 @@ from tests.e2e.standin.conftest import (
 from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
+from copyrator.bundles.features.approval.operations import Inexact, covers
+from copyrator.bundles.jobs.script import PlanExit
 from copyrator.bundles.jobs.werf_error import find_error
-from copyrator.bundles.plan.operations import Inexact, covers
-from copyrator.bundles.plan.script import PlanExit
 
 __all__ = ["shell"]
 only_3 = pytest.mark.parametrize("version", ["3.2.0"], indirect=True)

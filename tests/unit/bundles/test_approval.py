@@ -15,6 +15,8 @@ from copyrator.api.plan_status import OperationCounts
 from copyrator.api.plan_words import UNKNOWN
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.gates import GATE, passes, summary
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -25,8 +27,6 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan.approval import GATE, passes, summary
 
 
 def judged(

@@ -25,12 +25,10 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
-from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.jobs.outcome import Ending
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import approval as plan_decision
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import gates as plan_decision
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
     covers,
@@ -38,7 +36,9 @@ from copyrator.bundles.plan.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.requests import acknowledge
 from copyrator.bundles.version.resolve import Resolution
 

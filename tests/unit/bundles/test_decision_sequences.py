@@ -22,11 +22,11 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import format_time
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import approval as plan_decision
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.record import PlanPurpose
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import gates as plan_decision
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.record import PlanPurpose
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")

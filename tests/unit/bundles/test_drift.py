@@ -31,17 +31,22 @@ from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles import deciding
-from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.drift import (
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    read_operation,
+)
+from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.features.drift import record as drift_record
+from copyrator.bundles.features.drift.record import (
     AT_ONCE,
     DriftFindings,
     compare_with_baseline,
     drifted_condition,
     due_at,
 )
-from copyrator.bundles.plan.operations import Operation, OperationType, Plan, read_operation
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult
 from copyrator.bundles.rhythm import check_rhythm
 
 UID = "1b9c"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.guard.listing import (
+from copyrator.bundles.features.approval.guard.listing import (
     LIST_BYTES,
     GuardedDeploy,
     GuardedUninstall,
@@ -24,7 +24,7 @@ from copyrator.bundles.guard.listing import (
     list_of,
     uninstall_list,
 )
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     PLAN_BYTES,
     PLAN_OPERATIONS,
     Operation,

@@ -12,8 +12,8 @@ import pytest
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.guard.listing import GuardedUninstall
-from copyrator.bundles.guard.lists import GuardLists, StoredLists, read_page
+from copyrator.bundles.features.approval.guard.listing import GuardedUninstall
+from copyrator.bundles.features.approval.guard.lists import GuardLists, StoredLists, read_page
 
 KEPT = 60.0
 

@@ -22,7 +22,7 @@ from copyrator.bundles.jobs.job import (
     build_plan_job,
     build_uninstall_job,
 )
-from copyrator.bundles.plan.seal import (
+from copyrator.bundles.jobs.seal import (
     SealedValues,
     sealed_kubeconfig,
     sealed_render_salt,

@@ -23,7 +23,7 @@ from copyrator.bundles.jobs.outcome import (
     planned_ending,
     read_job,
 )
-from copyrator.bundles.plan.script import PlanExit
+from copyrator.bundles.jobs.script import PlanExit
 from copyrator.bundles.pod import JobKind
 
 BROKEN = BundleReason.DEPLOY_FAILED

@@ -14,8 +14,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.operations import PLAN_OPERATIONS, Operation, OperationType
-from copyrator.bundles.plan.rights import (
+from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
+from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
     KindIn,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.plan_status import OperationCounts
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     Plan,

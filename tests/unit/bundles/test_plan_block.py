@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     BEGIN,
     END,
     HIDDEN_LENGTH,

@@ -17,11 +17,11 @@ from copyrator.api.approval import (
 )
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import gates as plan_decision
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.record import PlanPurpose
 from copyrator.bundles.identity import hash_of
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import approval as plan_decision
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.record import PlanPurpose
 
 
 def named(**annotations: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from copyrator.api.approval import ApprovalMode, PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.gates.gate import Candidate
-from copyrator.bundles.plan import record as plan_record
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
 

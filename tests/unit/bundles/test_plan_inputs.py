@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.bundles.plan.seal import (
+from copyrator.bundles.jobs.seal import (
     PLAN_INPUT_FILE_KEYS,
     FileHash,
     Inputs,

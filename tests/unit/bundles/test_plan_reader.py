@@ -16,10 +16,10 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
+from copyrator.bundles.features.approval.operations import BlockFault, Plan, read_block
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan.operations import BlockFault, Plan, read_block
-from copyrator.bundles.planning.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.pod import JobKind
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -38,11 +38,11 @@ from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, Baseline, Operatio
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.gates import record_decision
+from copyrator.bundles.features.approval.operations import Inexact, Operation, OperationType, Plan
+from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose
 from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.approval import record_decision
-from copyrator.bundles.plan.operations import Inexact, Operation, OperationType, Plan
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

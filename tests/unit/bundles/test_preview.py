@@ -14,10 +14,15 @@ from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.operations import Inexact, Plan
+from copyrator.bundles.features.approval.record import (
+    PlanFault,
+    PlanPurpose,
+    PlanResult,
+    PreviewRequest,
+)
 from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import Inexact, Plan
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose, PlanResult, PreviewRequest
 from copyrator.bundles.requests import requested_plan
 
 REQUEST = PreviewRequest("now", "1.*")

@@ -12,8 +12,8 @@ from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.jobs.client import plan_ttl
-from copyrator.bundles.plan import record as plan_record
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600

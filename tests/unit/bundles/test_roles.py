@@ -14,7 +14,7 @@ from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.rights import (
+from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
     KindIn,

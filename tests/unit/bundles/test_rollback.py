@@ -17,7 +17,7 @@ from copyrator.bundles.jobs.revisions import (
     judge,
     read_revision,
 )
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.jobs.script import (
     APPLY_COMMAND,
     SealedFile,
     checked_deploy_command,

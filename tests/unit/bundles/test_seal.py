@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.script import SealedFile
-from copyrator.bundles.plan.seal import SealedValues, SealKind, SealLabels, sealed_value
+from copyrator.bundles.jobs import seal
+from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}

@@ -14,9 +14,9 @@ from tests.replacing import replace
 from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import Baseline
+from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.plan import seal
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"

@@ -31,11 +31,18 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedDeploy, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
-from copyrator.bundles.guard.refusal import find_refusals, judge_refusals
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.guard.listing import GuardedDeploy, ListTooLargeError
+from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
+from copyrator.bundles.features.approval.inventory import InventoryStore
+from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.record import PlanResult
+from copyrator.bundles.features.approval.stored import compares_stored
+from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.blocked import find_blocked
 from copyrator.bundles.jobs.client import JobClient, stored_revisions
 from copyrator.bundles.jobs.job import (
@@ -67,13 +74,6 @@ from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judg
 from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.patches import BundlePatcher, StaleError
-from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.inventory import InventoryStore
-from copyrator.bundles.plan.operations import Plan
-from copyrator.bundles.plan.record import PlanResult
-from copyrator.bundles.plan.stored import compares_stored
 from copyrator.bundles.pod import JobKind, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step

@@ -26,6 +26,10 @@ from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.machine import PlanMachine
+from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -41,10 +45,6 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan import drift as drift_record
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.planning.machine import PlanMachine
 from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.rhythm import poll_retry
 from copyrator.bundles.step import AT_ONCE, Step

@@ -28,11 +28,12 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
-from copyrator.bundles.deploy.rendered import ReleaseRenderer
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.guard.listing import GuardedUninstall, ListTooLargeError
-from copyrator.bundles.guard.lists import GuardLists
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.guard.listing import GuardedUninstall, ListTooLargeError
+from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.inventory import InventoryStore, ReleaseInventory
+from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
@@ -51,7 +52,6 @@ from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, remove_template_text
 from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.plan.inventory import InventoryStore, ReleaseInventory
 from copyrator.bundles.pod import LONG_TTL, JobKind
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Step

@@ -28,6 +28,8 @@ FEATURES: Final = (
     "freeze",
     "windows",
     "login",
+    "approval",
+    "drift",
 )
 """In the order of their steps and gates.
 

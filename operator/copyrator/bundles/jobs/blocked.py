@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import (
     Blocked,
@@ -16,7 +17,6 @@ from copyrator.bundles.jobs.outcome import (
     has_started,
     mounts_of,
 )
-from copyrator.bundles.plan import seal
 from copyrator.bundles.pod import VALUES_VOLUME
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound

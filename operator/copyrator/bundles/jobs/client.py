@@ -24,6 +24,15 @@ from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.operations import (
+    MAX_TEXT,
+    BlockFault,
+    Plan,
+    block_lines,
+    read_block,
+)
+from copyrator.bundles.features.approval.stored import read_stored
 from copyrator.bundles.jobs.outcome import (
     BUNDLE_TERMINATION_MESSAGE,
     JobRecord,
@@ -37,9 +46,6 @@ from copyrator.bundles.jobs.outcome import (
 )
 from copyrator.bundles.jobs.revisions import Revision, read_revision
 from copyrator.bundles.jobs.werf_error import has_error, strip_colours
-from copyrator.bundles.plan import record as plan_record
-from copyrator.bundles.plan.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
-from copyrator.bundles.plan.stored import read_stored
 from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL, JobKind
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound

@@ -20,8 +20,8 @@ from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, hash_of, job_name
-from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.script import (
+from copyrator.bundles.jobs import seal
+from copyrator.bundles.jobs.script import (
     APPLY_COMMAND,
     SealedFile,
     StoredComparison,
@@ -30,7 +30,7 @@ from copyrator.bundles.plan.script import (
     plan_command,
     uninstall_command,
 )
-from copyrator.bundles.plan.seal import SealedValues
+from copyrator.bundles.jobs.seal import SealedValues
 from copyrator.bundles.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,

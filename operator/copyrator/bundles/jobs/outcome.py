@@ -24,8 +24,10 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.gates.restrictions import image_repository, normal_repository
-from copyrator.bundles.guard.refusal import Blame, DeniedWrite
+from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
+from copyrator.bundles.jobs.script import PlanExit
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
     MAX_CAUSE,
@@ -38,8 +40,6 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     strip_colours,
 )
-from copyrator.bundles.plan.rights import list_missing, read_refused, sentence
-from copyrator.bundles.plan.script import PlanExit
 from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 
 BUNDLE_TERMINATION_MESSAGE: Final = 4096

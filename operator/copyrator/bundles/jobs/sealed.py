@@ -30,16 +30,16 @@ from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval.operations import Operation, Plan, read_plan
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
+from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.redaction import (
     BUNDLE_REDACTION_INLINE_BRACKETS,
     BUNDLE_REDACTION_INLINE_BYTES,
 )
-from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.operations import Operation, Plan, read_plan
-from copyrator.bundles.plan.script import KUBECONFIG, SealedFile
-from copyrator.bundles.plan.seal import (
+from copyrator.bundles.jobs.script import KUBECONFIG, SealedFile
+from copyrator.bundles.jobs.seal import (
     FileHash,
     Hashes,
     Inputs,

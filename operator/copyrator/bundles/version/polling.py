@@ -22,9 +22,9 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.record import next_check
 from copyrator.bundles.gates.gate import Findings, Occasion, Verdict, Waiting
 from copyrator.bundles.inputs.reader import Access
-from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.rhythm import (
     Rhythm,
     choose_rhythm,

@@ -32,6 +32,7 @@ from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Rechecked
+from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
@@ -50,7 +51,6 @@ from copyrator.bundles.gates.gate import (
     Waiting,
 )
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
-from copyrator.bundles.plan import record as plan_record
 from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
 from copyrator.bundles.trust.verdicts import Asked, unavailable, verdict
 from copyrator.bundles.version.polls import (

@@ -15,7 +15,7 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanDecision, Pla
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_words import describe_difference, find_lacking
-from copyrator.bundles.plan.record import is_spent
+from copyrator.bundles.features.approval.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint, hint_about

@@ -17,7 +17,7 @@ from copyrator.api.cluster import ClusterSpec
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.rights import (
+from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
     format_permission,
     grants,

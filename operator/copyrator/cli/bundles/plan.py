@@ -29,8 +29,7 @@ from copyrator.api.plan_status import (
 )
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
-from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     AT_ROLLBACK,
     AT_UNINSTALL,
     Operation,
@@ -39,6 +38,7 @@ from copyrator.bundles.plan.operations import (
     list_risky,
     read_planned,
 )
+from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

@@ -22,9 +22,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.jobs.outcome import is_owned
-from copyrator.bundles.jobs.werf_error import NO_ERROR
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     NO_OBJECTS,
     BlockFault,
@@ -40,8 +38,10 @@ from copyrator.bundles.plan.operations import (
     plan_id,
     read_block,
 )
-from copyrator.bundles.plan.rights import list_missing, read_refused
-from copyrator.bundles.plan.script import NONCE_AT
+from copyrator.bundles.jobs.outcome import is_owned
+from copyrator.bundles.jobs.rights import list_missing, read_refused
+from copyrator.bundles.jobs.script import NONCE_AT
+from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of
 from copyrator.cli.core.output import said

@@ -25,7 +25,7 @@ from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
-from copyrator.bundles.guard.enforcement import find_fault
+from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,

@@ -81,7 +81,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
     """As YAML with comments, and as objects; each Role with the rules that it has, too."""
     from copyrator.api.cluster import ClusterSpec
     from copyrator.bundles.account import ServiceAccount
-    from copyrator.bundles.planning.permissions import is_namespace_missing
+    from copyrator.bundles.features.approval.permissions import is_namespace_missing
     from copyrator.cli.bundles.permissions import manifest, roles_of
     from copyrator.cli.bundles.plan_log import with_refusals
     from copyrator.cli.view.bundle import BundleView
@@ -102,7 +102,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
 
 async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:
     """The same object; a role with the rules that it has in the cluster, too."""
-    from copyrator.bundles.plan.rights import add_rules
+    from copyrator.bundles.jobs.rights import add_rules
 
     if (resource := _ROLES.get(role["kind"])) is None:
         return role

@@ -46,9 +46,9 @@ from copyrator.api.text import count
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
+from copyrator.bundles.features.approval.operations import describe_counts
 from copyrator.bundles.identity import spec_hash
-from copyrator.bundles.plan.operations import describe_counts
-from copyrator.bundles.plan.rights import format_permission, missing_of
+from copyrator.bundles.jobs.rights import format_permission, missing_of
 from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
@@ -627,7 +627,7 @@ def describe_drift(view: BundleView) -> Iterator[Detail]:
 
 def next_check(view: BundleView, spec: BundleSpec) -> str:
     """When drift is checked for next: ``in 5m``."""
-    from copyrator.bundles.plan.drift import due_at  # noqa: PLC0415 - rarely needed
+    from copyrator.bundles.features.drift.record import due_at  # noqa: PLC0415 - rarely needed
 
     status, metadata = view.status, view.body["metadata"]
     if status.part(DriftStatus).check.outcome == PlanOutcome.RUNNING:

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.plan.rights import VERBS
+from copyrator.bundles.jobs.rights import VERBS
 from copyrator.cli.bundles.permissions import explain_permissions, manifest, roles_of
 from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from copyrator.api.approval import PlanStatus
 from copyrator.api.plan_status import PreviewPlan
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     RenderedObjects,

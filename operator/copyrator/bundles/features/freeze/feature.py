@@ -30,9 +30,9 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import AnnotatedNamespace, Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.drift.record import correctable_job
 from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.plan.drift import correctable_job
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import ObjectRef

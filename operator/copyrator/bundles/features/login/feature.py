@@ -26,13 +26,13 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import cancel_all
 from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts
+from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
 from copyrator.bundles.jobs.redaction import WithheldError
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import refuses_login
-from copyrator.bundles.plan import seal
 from copyrator.bundles.pod import Login
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change

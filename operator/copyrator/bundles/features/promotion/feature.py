@@ -23,12 +23,12 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
+from copyrator.bundles.features.approval.record import next_check
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion
 from copyrator.bundles.gates.links import Link, Named, edges
-from copyrator.bundles.plan.record import next_check
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.trust.keys import KeyReader
 from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked

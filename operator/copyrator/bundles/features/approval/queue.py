@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from copyrator.api.bundle import running_plans
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval.record import PlanPurpose
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.plan.record import PlanPurpose
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.step import Change
 

@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Final
 
 from copyrator.api.keys import ReleaseKey
-from copyrator.bundles.guard.listing import NOT_APPROVED, NOT_AS_ACCOUNT
-from copyrator.bundles.plan.operations import Operation
-from copyrator.bundles.plan.rights import LOCK
+from copyrator.bundles.features.approval.guard.listing import NOT_APPROVED, NOT_AS_ACCOUNT
+from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.jobs.rights import LOCK
 
 _SHOWN: Final = 200
 """Characters of an object that a message has."""

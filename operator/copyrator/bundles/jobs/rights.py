@@ -22,7 +22,7 @@ from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.operations import Operation
+from copyrator.bundles.features.approval.operations import Operation
 
 PERMISSION_KINDS: Final = 50
 """Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven

@@ -18,12 +18,12 @@ from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient
+from copyrator.bundles.features.approval.operations import RenderedObjects
+from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose
 from copyrator.bundles.identity import job_name
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.plan.operations import RenderedObjects
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose
-from copyrator.bundles.planning.jobs import EDITED, PlanDelay, PlanJobClient
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Step

@@ -27,6 +27,14 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.operations import BlockFault, Plan
+from copyrator.bundles.features.approval.permissions import is_namespace_missing
+from copyrator.bundles.features.approval.record import (
+    PlanFault,
+    PlanPurpose,
+    needed_jobs,
+    record_of,
+)
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient, end_plans
@@ -40,6 +48,7 @@ from copyrator.bundles.jobs.outcome import (
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.rights import list_missing, read_needs, read_refused, sentence
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
@@ -50,10 +59,6 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.plan.operations import BlockFault, Plan
-from copyrator.bundles.plan.record import PlanFault, PlanPurpose, needed_jobs, record_of
-from copyrator.bundles.plan.rights import list_missing, read_needs, read_refused, sentence
-from copyrator.bundles.planning.permissions import is_namespace_missing
 from copyrator.bundles.pod import Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder

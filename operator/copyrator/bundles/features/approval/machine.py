@@ -27,31 +27,15 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import DesiredDeploy
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.gates.restrictions import describe_left_out
-from copyrator.bundles.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.jobs.job import is_made_of, target_of
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
-from copyrator.bundles.plan import approval
-from copyrator.bundles.plan.approval import has_new_decision, record_decision
-from copyrator.bundles.plan.drift import (
-    DriftFindings,
-    break_off_check,
-    compare_with_baseline,
-    correctable_job,
-    due_at,
-    find_hindrance,
-    has_baseline,
-    is_judged_by,
-    is_regular_check,
-    record_check_result,
-    record_verdict,
-    set_baseline,
-    set_unknown,
-    switch_off_drift,
-)
-from copyrator.bundles.plan.operations import Plan, covers
-from copyrator.bundles.plan.record import (
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.gates import has_new_decision, record_decision
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
+from copyrator.bundles.features.approval.operations import Plan, covers
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.previews import PreviewResolver
+from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
+from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanPurpose,
     PlanResult,
@@ -72,11 +56,27 @@ from copyrator.bundles.plan.record import (
     with_record,
     without_unstable_file,
 )
-from copyrator.bundles.plan.rights import list_missing
-from copyrator.bundles.planning.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
-from copyrator.bundles.planning.permissions import PermissionRecorder
-from copyrator.bundles.planning.previews import PreviewResolver
-from copyrator.bundles.planning.queue import PlanQueue, Ticket
+from copyrator.bundles.features.drift.record import (
+    DriftFindings,
+    break_off_check,
+    compare_with_baseline,
+    correctable_job,
+    due_at,
+    find_hindrance,
+    has_baseline,
+    is_judged_by,
+    is_regular_check,
+    record_check_result,
+    record_verdict,
+    set_baseline,
+    set_unknown,
+    switch_off_drift,
+)
+from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.gates.restrictions import describe_left_out
+from copyrator.bundles.jobs.job import is_made_of, target_of
+from copyrator.bundles.jobs.rights import list_missing
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step, record_part
 from copyrator.bundles.version.polling import PollStates

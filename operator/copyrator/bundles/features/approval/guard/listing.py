@@ -17,8 +17,8 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.operations import Operation, OperationType
-from copyrator.bundles.plan.rights import LOCK
+from copyrator.bundles.features.approval.operations import Operation, OperationType
+from copyrator.bundles.jobs.rights import LOCK
 
 LIST_BYTES: Final = 1_040_000
 """Bytes of a list: a ConfigMap may have at most 1 MiB of data."""

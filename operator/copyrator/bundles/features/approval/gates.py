@@ -35,12 +35,15 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features.approval.operations import describe_counts
+from copyrator.bundles.features.approval.record import APPROVAL, content_of, is_spent, must_plan
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
     Gate,
     GateResult,
+    Gates,
     Occasion,
     PlanTarget,
     Refused,
@@ -49,8 +52,6 @@ from copyrator.bundles.gates.gate import (
     record_verdicts,
 )
 from copyrator.bundles.identity import hash_of
-from copyrator.bundles.plan.operations import describe_counts
-from copyrator.bundles.plan.record import APPROVAL, content_of, is_spent, must_plan
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""
@@ -287,3 +288,4 @@ GATE: Final = Gate(
     until="the plan is made again",
     unjudged="it is about the plan of the deploy: {plan} shows it",
 )
+GATES: Final = Gates(moment=(GATE,))

@@ -21,10 +21,9 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.plan.operations import Operation
-from copyrator.bundles.plan.record import PlanFault, awaits_approval_since
-from copyrator.bundles.plan.rights import (
+from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
+from copyrator.bundles.jobs.rights import (
     KindIn,
     PermissionFindings,
     RequiredPermission,
@@ -32,6 +31,7 @@ from copyrator.bundles.plan.rights import (
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed

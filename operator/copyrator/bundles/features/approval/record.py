@@ -36,9 +36,7 @@ from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.candidates import admits, is_below
-from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
-from copyrator.bundles.identity import hash_of, job_name
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     Inexact,
     Operation,
     Plan,
@@ -50,7 +48,9 @@ from copyrator.bundles.plan.operations import (
     list_risky,
     plan_id,
 )
-from copyrator.bundles.plan.rights import KindIn, RequiredPermission, missing_of
+from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
+from copyrator.bundles.identity import hash_of, job_name
+from copyrator.bundles.jobs.rights import KindIn, RequiredPermission, missing_of
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.rhythm import retry_delay
 

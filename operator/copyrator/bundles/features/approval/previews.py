@@ -17,10 +17,10 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.record import PlanFault, PreviewRequest
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.plan.record import PlanFault, PreviewRequest
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import (
     Judge,

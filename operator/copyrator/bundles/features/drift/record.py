@@ -34,8 +34,18 @@ from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.plan.operations import Operation, OperationType, plan_id, read_operation
-from copyrator.bundles.plan.record import PlanPurpose, PlanResult, content_of, with_record
+from copyrator.bundles.features.approval.operations import (
+    Operation,
+    OperationType,
+    plan_id,
+    read_operation,
+)
+from copyrator.bundles.features.approval.record import (
+    PlanPurpose,
+    PlanResult,
+    content_of,
+    with_record,
+)
 from copyrator.bundles.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)

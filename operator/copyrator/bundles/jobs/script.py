@@ -28,7 +28,7 @@ from enum import IntEnum
 from typing import Final
 
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     AS_ACCOUNT,
     AT_ROLLBACK,
     AT_UNINSTALL,
@@ -48,8 +48,8 @@ from copyrator.bundles.plan.operations import (
     Inexact,
     OperationType,
 )
-from copyrator.bundles.plan.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
-from copyrator.bundles.plan.stored import STORED, StoredWord
+from copyrator.bundles.features.approval.stored import STORED, StoredWord
+from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
 from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)

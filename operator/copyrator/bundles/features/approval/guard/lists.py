@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.guard.listing import (
+from copyrator.bundles.features.approval.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
     config_map,

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.plan import seal
-from copyrator.bundles.plan.operations import (
+from copyrator.bundles.features.approval.operations import (
     NO_OBJECTS,
     PLAN_BYTES,
     Operation,
@@ -29,6 +28,7 @@ from copyrator.bundles.plan.operations import (
     read_objects,
     read_operation,
 )
+from copyrator.bundles.jobs import seal
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 

@@ -24,7 +24,7 @@ import yaml
 from copyrator.api import names
 from copyrator.api.approval import MAX_CHANGED
 from copyrator.api.syntax import shown
-from copyrator.bundles.plan.script import KUBECONFIG, SECRET_KEY, SealedFile
+from copyrator.bundles.jobs.script import KUBECONFIG, SECRET_KEY, SealedFile
 from copyrator.bundles.pod import RENDER_DIR, RENDER_SIZE
 
 SALT: Final = "salt"

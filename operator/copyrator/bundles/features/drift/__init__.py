@@ -1,0 +1,1 @@
+"""Checks whether the objects of a release still are as they were deployed, and corrections."""

@@ -1,1 +1,0 @@
-"""Makes plans: records them, creates their Jobs, and reads their results."""
