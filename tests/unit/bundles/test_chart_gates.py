@@ -97,7 +97,7 @@ def test_a_chart_that_cannot_be_judged_passes_to_its_job_but_nobody_can_approve_
         (SPEC, False, set()),
         (SPEC, True, {"signature", "vendored"}),
         (replace(SPEC, is_gated=True), False, {"vendored"}),
-        (APPROVED, None, {"vendored", "plain", "approval"}),
+        (APPROVED, None, {"vendored", "plain"}),
     ],
 )
 def test_which_gates_concern_a_bundle(
