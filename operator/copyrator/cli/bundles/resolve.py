@@ -27,6 +27,7 @@ from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
+from copyrator.api.text import printable
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
@@ -63,17 +64,7 @@ from copyrator.cli.bundles.registry import (
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.core.output import (
-    Column,
-    Format,
-    Kind,
-    Table,
-    dump,
-    output_option,
-    printable,
-    prose,
-    typed,
-)
+from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
 from copyrator.oci.errors import RegistryError, RepositoryNotFound, TagNotFound

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
+from copyrator.api.text import Detail, detail_lines
+from copyrator.api.times import time_since
 from copyrator.cli.core.cluster import ahead, all_of, run
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import (
@@ -25,16 +27,7 @@ from copyrator.cli.core.objects import (
     annotations_of,
     object_options,
 )
-from copyrator.cli.core.output import (
-    Detail,
-    Kind,
-    answer_option,
-    detail_lines,
-    dump,
-    plain,
-    prose,
-    typed,
-)
+from copyrator.cli.core.output import Kind, answer_option, dump, plain, prose, typed
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import EVENTS
@@ -112,7 +105,7 @@ async def _parts(
 
 def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
     lines = [
-        f"{rows.age(last_seen(event), now):>4}  {event.get('type')}  "
+        f"{time_since(last_seen(event), now):>4}  {event.get('type')}  "
         f"{event.get('reason')}{times(event)}: {event.get('message')}"
         for event in events
     ]

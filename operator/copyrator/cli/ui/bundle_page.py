@@ -29,14 +29,14 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import Detail, printable, said, short_digest
+from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.objects import Body, listed, skipped
-from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.parts import (
     INDENT,
@@ -119,7 +119,7 @@ def moment(stamp: object, now: datetime) -> Moment | None:
     at = parse_time(stamp)
     if at is None:
         return None
-    distance = rows.until(stamp, now) if at > now else f"{rows.age(stamp, now)} ago"
+    distance = time_until(stamp, now) if at > now else f"{time_since(stamp, now)} ago"
     return Moment(format_time(at), f"{at:%Y-%m-%d %H:%M} UTC", distance)
 
 
@@ -326,7 +326,7 @@ def bundle_parts(
         "moment": lambda stamp: moment(stamp, now),
         "tone": tone,
         "sign": sign,
-        "digest": rows.digest,
+        "digest": short_digest,
         "sentence": _sentence(view, row),
         "next": _next_version(view),
         "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
@@ -359,13 +359,13 @@ def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
     there, plan = view.status.deployed, view.status.part(PlanStatus)
     if row.state is rows.State.WAITING and view.awaits_decision:
-        ends = f"; it expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
+        ends = f"; it expires {time_until(plan.expires_at, view.now)}" if plan.expires_at else ""
         version, counts = said(plan.version), operation_counts(plan)
         return f"{version} waits for a decision about its plan ({counts}){ends}."
     if row.message:
         return printable(row.message)
     if there.version:
-        since = rows.age(there.time, view.now)
+        since = time_since(there.time, view.now)
         how_long = f"has been deployed for {since}" if parse_time(there.time) else "is deployed"
         return f"{said(there.version)} {how_long}."
     return "Nothing is deployed yet."
@@ -395,7 +395,7 @@ def _details(view: BundleView) -> Iterator[Detail]:
     withheld = view.status.condition(ConditionType.SETTINGS_WITHHELD)
     if withheld.is_true:
         yield Detail("Settings withheld", said(withheld.message, TEXT))
-    yield Detail("Age", rows.age(rows.created(view.body), view.now))
+    yield Detail("Age", time_since(rows.created(view.body), view.now))
 
 
 _ORDER: Final = (
@@ -428,7 +428,7 @@ def _health(view: BundleView) -> str:
     found = view.status.condition(ConditionType.HEALTHY)
     if not found:
         return "Whether they are healthy isn't known yet."
-    since = rows.age(found.last_transition_time, view.now)
+    since = time_since(found.last_transition_time, view.now)
     text = f"{said(found.reason)} for {since}"
     message = found.message
     return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"

@@ -17,10 +17,9 @@ from markupsafe import Markup
 
 from copyrator import __version__
 from copyrator.api.keys import ObjectName
-from copyrator.api.text import count
+from copyrator.api.text import count, printable, said
 from copyrator.api.times import format_time
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable, said
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
 from copyrator.cli.ui.parts import SIGNS, STATE_TONES, address, certificate_tone, segment

@@ -42,8 +42,8 @@ from copyrator.api.promotion import PromotionSpec, PromotionStatus, SoakStatus, 
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import BundleReason, HealthReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
-from copyrator.api.text import count
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import Detail, count, said, short_digest
+from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.features.approval.operations import describe_counts
@@ -53,7 +53,7 @@ from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of
-from copyrator.cli.core.output import Column, Detail, said
+from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 from copyrator.settings.config import Settings
@@ -261,7 +261,7 @@ BUNDLE_COLUMNS: Final = (
     Column("LOGIN", _login, wide=True),
     Column("GATES", lambda view: ",".join(view.gates) or "none", wide=True),
     Column("PLAN", _plan_words, wide=True),
-    Column("DIGEST", lambda view: rows.digest(view.summary.deployed.digest), wide=True),
+    Column("DIGEST", lambda view: short_digest(view.summary.deployed.digest), wide=True),
     rows.AGE,
     rows.MESSAGE,
 )
@@ -278,7 +278,7 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
         yield Detail("Frozen", f"unknown: {view.unknown_freezes}")
     yield from describe_source(view)
     for label, found in (("Available", status.available), ("Deployed", status.deployed)):
-        since = f"{rows.digest(found.digest)}  since {rows.age(found.time, now)}"
+        since = f"{short_digest(found.digest)}  since {time_since(found.time, now)}"
         yield Detail(label, f"{found.version}  {since}" if found.version else "-")
     yield from _describe_pin(view)
     yield from describe_signatures(status)
@@ -358,7 +358,7 @@ def freezes_of(body: Body, freezes: Sequence[Freeze], now: datetime) -> tuple[Fr
 def describe_pin(view: BundleView) -> str:
     """The pinned version, and since when."""
     pin = view.status.part(PinStatus)
-    return f"{said(pin.version)} ({rows.digest(pin.digest)}), for {rows.age(pin.at, view.now)}"
+    return f"{said(pin.version)} ({short_digest(pin.digest)}), for {time_since(pin.at, view.now)}"
 
 
 def consent(view: BundleView, namespace: str) -> tuple[str, bool | None]:
@@ -402,7 +402,7 @@ def next_attempt(view: BundleView) -> str:
     ends = [text for gate, text in _DELAY_ENDS.items() if gate in delaying]
     if ends:
         return f"when {' and '.join(ends)}"
-    return rows.until(view.status.attempted.next_retry_at, view.now)
+    return time_until(view.status.attempted.next_retry_at, view.now)
 
 
 def passed_over(gates: Sequence[PassedOver]) -> str:
@@ -431,12 +431,12 @@ def plan_state(view: BundleView) -> str:
 
 def _state_of_made(view: BundleView, plan: PlanStatus, now: datetime) -> str:
     if plan.decision is not None:
-        return decision(plan) + (f", {rows.age(plan.at, now)} ago" if plan.at else "")
+        return decision(plan) + (f", {time_since(plan.at, now)} ago" if plan.at else "")
     if is_expired(plan, now):
-        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it again"
+        return f"expired {time_since(plan.expires_at, now)} ago; the operator makes it again"
     if not view.is_decision_due:
         return "made; no decision is required"
-    ends = f"; expires {rows.until(plan.expires_at, now)}" if plan.expires_at else ""
+    ends = f"; expires {time_until(plan.expires_at, now)}" if plan.expires_at else ""
     return f"waits for a decision{ends}"
 
 
@@ -501,7 +501,7 @@ def changes(plan: PlanStatus) -> str:
 
 def failure(plan: PlanStatus, now: datetime) -> str:
     """Why it failed, and when it is made again."""
-    retry = f"; made again {rows.until(plan.next_retry_at, now)}" if plan.next_retry_at else ""
+    retry = f"; made again {time_until(plan.next_retry_at, now)}" if plan.next_retry_at else ""
     return f"{said(plan.reason)}: {said(plan.message, 1000).rstrip('.')}{retry}"
 
 
@@ -514,7 +514,7 @@ def decision(plan: PlanStatus) -> str:
 
 def describe_version(version: str | None, digest: str | None) -> str:
     """A version and the beginning of its digest, of a status."""
-    return f"{said(version)}  {said(rows.digest(digest))}"
+    return f"{said(version)}  {said(short_digest(digest))}"
 
 
 def describe_plan(view: BundleView) -> Iterator[Detail]:
@@ -583,7 +583,7 @@ def describe_preview(view: BundleView) -> Iterator[Detail]:
     plan = view.status.part(PreviewPlan)
     match plan.outcome:
         case PlanOutcome.PLANNED:
-            made = f"made {rows.age(plan.made_at, view.now)} ago: {operation_counts(plan)}"
+            made = f"made {time_since(plan.made_at, view.now)} ago: {operation_counts(plan)}"
             shown = contents(plan)
             below = [Detail("Contents", shown).line] if shown else []
             yield Detail("Preview", f"{said(plan.version)}, {made}", below)
@@ -609,9 +609,9 @@ def describe_drift(view: BundleView) -> Iterator[Detail]:
     message = condition.message
     text = said(condition.reason) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:
-        text += f", since {rows.age(drift.since, view.now)}"
+        text += f", since {time_since(drift.since, view.now)}"
     elif drift.checked_at:
-        text += f", checked {rows.age(drift.checked_at, view.now)} ago"
+        text += f", checked {time_since(drift.checked_at, view.now)} ago"
     below = [said(one) for one in drift.objects] or ([said(message, 1000)] if message else [])
     if (more := (drift.count or 0) - len(drift.objects)) > 0:
         below.append(f"and {more} more")
@@ -636,7 +636,7 @@ def next_check(view: BundleView, spec: BundleSpec) -> str:
     due = due_at(status, spec, hashed, metadata.get("uid", ""))
     if due is None:
         return "none now"
-    return "now" if due <= view.now else rows.until(format_time(due), view.now)
+    return "now" if due <= view.now else time_until(format_time(due), view.now)
 
 
 def describe_health(view: BundleView) -> Iterator[Detail]:
@@ -647,7 +647,7 @@ def describe_health(view: BundleView) -> Iterator[Detail]:
     if not found:
         yield Detail("Health", "not known yet")
         return
-    text = f"{said(found.reason)}, for {rows.age(found.last_transition_time, view.now)}"
+    text = f"{said(found.reason)}, for {time_since(found.last_transition_time, view.now)}"
     yield Detail("Health", text, [said(found.message, MESSAGE)])
 
 
@@ -661,7 +661,7 @@ def describe_soak(view: BundleView) -> Iterator[Detail]:
         yield Detail(
             "Soak",
             below=[
-                f"{said(one.version):<12} {rows.digest(one.digest)}  {deployed_for(one, view.now)}"
+                f"{said(one.version):<12} {short_digest(one.digest)}  {deployed_for(one, view.now)}"
                 for one in reversed(view.status.part(PromotionStatus).soak)
             ],
         )
@@ -669,7 +669,7 @@ def describe_soak(view: BundleView) -> Iterator[Detail]:
         yield Detail(
             "Attested",
             below=[
-                f"{said(one.version):<12} {rows.digest(one.digest)}  {_statement(one, view.now)}"
+                f"{said(one.version):<12} {short_digest(one.digest)}  {_statement(one, view.now)}"
                 for one in reversed(view.status.part(AttestationsStatus).attest)
             ],
         )
@@ -677,7 +677,7 @@ def describe_soak(view: BundleView) -> Iterator[Detail]:
 
 def _statement(record: AttestStatus, now: datetime) -> str:
     why = f" ({said(record.reason)})" if record.reason else ""
-    age = rows.age(record.issued_at, now)
+    age = time_since(record.issued_at, now)
     return f"{said(record.state)} as {said(record.environment)}, {age} ago{why}"
 
 
@@ -691,7 +691,7 @@ def deployed_for(record: SoakStatus, now: datetime) -> str:
     longest = f"; {said(record.longest)} before" if record.longest else ""
     if record.until is None:
         since = said(record.since)
-        return f"has been deployed since {since}, for {rows.age(record.since, now)}{longest}"
+        return f"has been deployed since {since}, for {time_since(record.since, now)}{longest}"
     why = f" ({said(record.broken_by)})" if record.broken_by else ""
     if record.longest is None:
         return f"doesn't count since {said(record.until)}{why}"

@@ -13,7 +13,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.times import format_time, parse_time, time_since, time_until
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view import rows
@@ -267,8 +267,8 @@ def freeze_rows(seen: Snapshot, now: datetime) -> list[FreezeRow]:
             where=f"the namespace {one.namespace}" if one.namespace else "all namespaces",
             reason=one.reason,
             who=one.who,
-            since=_moment(one.since, lambda stamp: f"{rows.age(stamp, now)} ago"),
-            until=_moment(one.until, lambda stamp: rows.until(stamp, now)),
+            since=_moment(one.since, lambda stamp: f"{time_since(stamp, now)} ago"),
+            until=_moment(one.until, lambda stamp: time_until(stamp, now)),
             fault=one.fault,
             command=hint("thaw", *(("-n", one.namespace) if one.namespace else ("--all",))),
         )
@@ -332,7 +332,7 @@ def bundle_row(view: BundleView) -> OverviewRow:
         message=row.message or "; ".join(map(sentence, view.freezes)),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
-        deployed_ago=rows.age(status.deployed.time, view.now),
+        deployed_ago=time_since(status.deployed.time, view.now),
     )
 
 
@@ -350,7 +350,7 @@ def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow
         name=name,
         state=view.state,
         reason=rows.reason_of(ready),
-        since=rows.age(ready.last_transition_time, view.now),
+        since=time_since(ready.last_transition_time, view.now),
         changed=parse_time(ready.last_transition_time),
         message=view.trouble,
         numbers=numbers,

@@ -37,10 +37,9 @@ from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec, PromotionStat
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.schema import read
-from copyrator.api.text import times
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import said, times
+from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
 from copyrator.cli.core.objects import Body
-from copyrator.cli.core.output import said
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.cli.view.why_bundle import is_quarantined
@@ -457,7 +456,7 @@ def describe_attestation(view: BundleView) -> str:
     if not records:
         return f"not attested as {environment} yet"
     word = "attested" if records[-1].is_positive else "withdrawn"
-    return f"{word} as {environment} {rows.age(records[-1].issued_at, view.now)} ago"
+    return f"{word} as {environment} {time_since(records[-1].issued_at, view.now)} ago"
 
 
 def environments_of(view: BundleView) -> Iterator[Environment]:
@@ -507,7 +506,7 @@ def waiting_soak(view: BundleView, sources: Sequence[Body]) -> Soak | None:
     done = 1.0 - min(left / wanted, 1.0) if wanted else 1.0
     passed = format_duration(int(max(wanted - left, 0.0)) // 60 * 60)
     shown = f"{version} soaked {passed} of {format_duration(wanted)}"
-    ends_in = rows.until(format_time(until), view.now).removeprefix("in ")
+    ends_in = time_until(format_time(until), view.now).removeprefix("in ")
     return Soak(version, done, format_time(until), f"{shown}, {ends_in} left" if left else shown)
 
 

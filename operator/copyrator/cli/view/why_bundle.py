@@ -27,16 +27,14 @@ from copyrator.api.freeze import sentence
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.rollback import PinStatus
-from copyrator.api.text import times
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import Detail, detail_lines, said, short_digest, times
+from copyrator.api.times import format_time, parse_time, time_since, time_until
 from copyrator.api.windows import WindowsSpec, is_open, next_opening
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.output import Detail, detail_lines, said
-from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
     FREEZE,
     MESSAGE,
@@ -93,7 +91,7 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     when = " and ".join(_passes(name, spec) for name in names)
     version = waiting_version(status)
     what = f" of {version}" if version else ""
-    yield f"The earliest deploy{what} is at {stamp}{local}, {rows.until(stamp, now)}, when {when}."
+    yield f"The earliest deploy{what} is at {stamp}{local}, {time_until(stamp, now)}, when {when}."
 
 
 def _passes(name: str, spec: BundleSpec) -> str:
@@ -132,8 +130,8 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     spec, status, now = view.spec, view.status, view.now
     shown, deployed = f"Bundle {view.name}", status.deployed
     if deployed.version:
-        since = rows.age(deployed.time, now)
-        digest = rows.digest(deployed.digest)
+        since = time_since(deployed.time, now)
+        digest = short_digest(deployed.digest)
         yield f"{shown}: {deployed.version} ({digest}) is deployed, for {since}."
     else:
         yield f"{shown} hasn't been deployed yet."
@@ -208,7 +206,7 @@ class DeployStep:
     def lines(self, now: datetime) -> Iterator[str]:
         """For `copyrator why`."""
         text = f": {self.text}" if self.text else ""
-        ends = f"; {self.ends} {rows.until(self.until, now)}" if self.until else ""
+        ends = f"; {self.ends} {time_until(self.until, now)}" if self.until else ""
         command = f"; {self.command}" if self.command else "."
         reason = f", {self.reason}" if self.reason else ""
         yield f"  {self.name}: {self.state}{reason}{text}{ends}{command}"
@@ -294,7 +292,7 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     attempt, there, available = status.attempted, status.deployed, status.available
     if attempt.is_running:
         text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
-        since = rows.age(attempt.started_at, view.now)
+        since = time_since(attempt.started_at, view.now)
         return DeployStep("deploy", StepState.WAITING, f"{text}, for {since}")
     if attempt.outcome in (Outcome.FAILED, Outcome.INTERRUPTED):
         word = "failed" if attempt.outcome == Outcome.FAILED else "was interrupted"
@@ -313,7 +311,7 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
         text = f"{said(there.version)} stays deployed" if there.version else ""
         return DeployStep("deploy", StepState.NOT_REACHED, text)
     if there.digest == available.digest:
-        text = f"{said(there.version)} is deployed, for {rows.age(there.time, view.now)}"
+        text = f"{said(there.version)} is deployed, for {time_since(there.time, view.now)}"
         return DeployStep("deploy", StepState.PASSED, text)
     return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
 
@@ -334,7 +332,7 @@ def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
     where = f"{spec.registry}/{spec.repo}"
     state = StepState.REFUSED
     if available.version:
-        digest = rows.digest(available.digest)
+        digest = short_digest(available.digest)
         text = f"{spec.version} of {where} resolves to {available.version} ({digest})"
         state = StepState.PASSED
     elif available.time and (others or any(one.state != GateState.PASSED for one in gates)):
@@ -422,12 +420,12 @@ def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iter
     enough = number >= ENOUGH_FAILED_POLLS
     shown = f"{number} or more" if enough else f"{number}"
     yield (
-        f"Polls have failed for {rows.age(failed.since, now)} ({shown} in a row), the last one "
+        f"Polls have failed for {time_since(failed.since, now)} ({shown} in a row), the last one "
         f"with {error.reason}: {said(error.message, 512)}"
     )
     if spec.suspend:
         return  # Ready is kept for as long as that
     yield (
-        f"If none succeeds, Ready becomes False {rows.until(format_time(until), now)}"
+        f"If none succeeds, Ready becomes False {time_until(format_time(until), now)}"
         f"{'' if enough else ', or sooner with the third failure'}."
     )

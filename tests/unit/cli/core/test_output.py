@@ -6,18 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from rich.text import Text
 
+from copyrator.api.text import MOST, Detail, printable, said
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.output import (
-    MOST,
-    Column,
-    Detail,
-    Table,
-    paint_diff,
-    printable,
-    prose,
-    reference,
-    said,
-)
+from copyrator.cli.core.output import Column, Table, paint_diff, prose, reference
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BUNDLE_COLUMNS, BundleView
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.core.output import printable
+from copyrator.api.text import printable
 from copyrator.cli.ui.bundle_page import (
     OBJECTS,
     DriftReading,

@@ -13,11 +13,11 @@ from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
+from copyrator.api.text import detail_lines, printable
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import detail_lines, printable
 from copyrator.cli.view.bundle import (
     APPROVAL,
     ASSUMED,

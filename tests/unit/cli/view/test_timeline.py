@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from copyrator.api.text import printable
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.versions import MESSAGE, VersionEvent, timeline
 from copyrator.settings.config import Settings
