@@ -35,6 +35,7 @@ from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
+from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
@@ -167,8 +168,8 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     frozen = await freeze.find_freezes(
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
-    if frozen.denied:
-        unread["freeze"] = frozen.gap
+    if frozen.unread:
+        unread["freeze"] = gap(frozen.unread)
     now = datetime.now(UTC)
     seen = ALL_SEEN
     if spec.part(PromotionSpec):
@@ -184,7 +185,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         now=now,
         findings=Findings(
             (
-                FreezeFindings(frozen.freezes),
+                FreezeFindings(tuple(freezes_in(frozen.values))),
                 *(
                     one.find(cache, spec, lambda: seen.as_of(now))
                     for one in _GATES

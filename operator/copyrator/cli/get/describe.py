@@ -94,12 +94,13 @@ async def _parts(
         from copyrator.cli.view.rule import RuleView, describe_rule
 
         return describe_rule(RuleView(body, now))
-    from copyrator.cli.bundles.freeze import freezes_for
+    from copyrator.cli.core.beside import beside, read_for
     from copyrator.cli.view.bundle import BundleView, describe_bundle
 
     installation = await find_installation(client, home)
-    found = await freezes_for(client, installation, body)
-    view = BundleView(body, now, installation, found.in_force(now), found.gap)
+    found = await read_for(client, installation, body)
+    near = beside(body, found.values, now)
+    view = BundleView(body, now, installation, near, found.unread)
     return describe_bundle(view)
 
 

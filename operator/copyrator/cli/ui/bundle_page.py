@@ -31,6 +31,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.text import Detail, printable, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
+from copyrator.bundles.engine.words import StepState
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
@@ -73,7 +74,7 @@ from copyrator.cli.view.versions import (
     VersionChange,
     timeline,
 )
-from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
+from copyrator.cli.view.why_bundle import explain_next, list_steps, waiting_version
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     DAEMONSETS,

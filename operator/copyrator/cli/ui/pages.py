@@ -19,6 +19,7 @@ from copyrator import __version__
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import count, printable, said
 from copyrator.api.times import format_time
+from copyrator.bundles.engine.words import Banner
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
@@ -27,7 +28,7 @@ from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Matrix, Query, Search, View, matrix
-from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
+from copyrator.cli.view.overview import Overview, Snapshot
 from copyrator.cli.view.rule import RuleView
 from copyrator.cli.view.versions import PromotionGraph
 from copyrator.cli.view.why_copy import count_rules, group_answers
@@ -116,7 +117,7 @@ class Pages:
         what: str,
         seen: Snapshot,
         listing: Listing,
-        freezes: Sequence[FreezeRow] = (),
+        banners: Sequence[Banner] = (),
         *,
         fragment: bool,
     ) -> str:
@@ -129,7 +130,7 @@ class Pages:
             seen=seen,
             what=what,
             listing=listing,
-            freezes=freezes,
+            banners=banners,
         )
 
     def search(self, seen: Snapshot, found: Search, *, fragment: bool) -> str:

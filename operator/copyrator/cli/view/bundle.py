@@ -24,7 +24,6 @@ from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.login import LoginSpec
@@ -46,6 +45,8 @@ from copyrator.api.text import Detail, count, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
+from copyrator.bundles.engine.words import Place
+from copyrator.bundles.features import load_words
 from copyrator.bundles.features.approval.operations import describe_counts
 from copyrator.bundles.identity import spec_hash
 from copyrator.bundles.jobs.rights import format_permission, missing_of
@@ -61,7 +62,7 @@ from copyrator.settings.config import Settings
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
-APPROVAL, FREEZE, SIGNATURE, WINDOW = "approval", "freeze", "signature", "window"
+APPROVAL, SIGNATURE, WINDOW = "approval", "signature", "window"
 """Gates; their modules aren't imported, as a list of Bundles needs only the names."""
 _LISTED: Final = (
     *("conditions", "gates", "available", "deployed", "failedPolls", "lastError", "pin"),
@@ -91,10 +92,10 @@ class BundleView:
     body: Body
     now: datetime
     installation: Installation | None = None
-    freezes: Sequence[Freeze] = ()
-    """Those in force for it, as far as they are known; they needn't be in its status."""
-    unknown_freezes: str = ""
-    """What isn't known about freezes, as a sentence without its full stop."""
+    beside: Sequence[object] = ()
+    """What was read beside it and concerns it."""
+    unread: Sequence[str] = ()
+    """What the user may not read of that."""
 
     @cached_property
     def status(self) -> BundleStatus:
@@ -138,8 +139,17 @@ class BundleView:
             return ""
         from copyrator.clouds.identities import identity_of  # noqa: PLC0415 - not for lists
 
-        known = self.installation.settings if self.installation else Settings()
-        return f"{identity_of(self.spec, known)} ({login.provider})"
+        return f"{identity_of(self.spec, self.settings)} ({login.provider})"
+
+    @property
+    def settings(self) -> Settings:
+        """The operator's, as far as they are known."""
+        return self.installation.settings if self.installation else Settings()
+
+    @property
+    def cluster(self) -> str:
+        """The other cluster that its release is in; empty: there is none."""
+        return target_cluster(self) if _raw(self).get("kubeConfig") else ""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -203,12 +213,9 @@ class BundleView:
     def reason(self) -> str:
         """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
         reason = rows.reason_of(self.ready)
-        frozen = (self.freezes or FREEZE in self.summary.open_gates) and reason not in (
-            BundleReason.FROZEN,
-            BundleReason.FREEZE_UNREADABLE,
-        )
         pinned = self.summary.part(PinStatus).digest is not None
-        words = (("Frozen",) if frozen else ()) + (("Pinned",) if pinned else ())
+        marks = sorted(mark for one in load_words() for mark in one.marks(self))
+        words = *(mark.word for mark in marks), *(("Pinned",) if pinned else ())
         return ",".join((reason, *words, *self.flaws))
 
     @property
@@ -226,6 +233,13 @@ class BundleView:
         plan = self.status.part(PlanStatus)
         planned = plan.outcome == PlanOutcome.PLANNED and bool(plan.id) and plan.decision is None
         return planned and not is_expired(plan, self.now) and self.is_decision_due
+
+
+def rows_at(view: BundleView, *places: Place) -> Iterator[Detail]:
+    """What features say of a Bundle at these places of a description."""
+    for place in places:
+        for one in load_words():
+            yield from one.rows(view, place)
 
 
 def _raw(view: BundleView) -> Body:
@@ -272,10 +286,7 @@ def describe_bundle(view: BundleView) -> Iterator[Detail]:
     """The parts of `describe` and of a page."""
     status, now = view.status, view.now
     yield from rows.describe_head(view.body, now, view.state)
-    for one in view.freezes:
-        yield Detail("Frozen", sentence(one))
-    if view.unknown_freezes:
-        yield Detail("Frozen", f"unknown: {view.unknown_freezes}")
+    yield from rows_at(view, Place.STATE)
     yield from describe_source(view)
     for label, found in (("Available", status.available), ("Deployed", status.deployed)):
         since = f"{short_digest(found.digest)}  since {time_since(found.time, now)}"
@@ -348,13 +359,6 @@ def _describe_pin(view: BundleView) -> Iterator[Detail]:
         yield Detail("Pin refused", said(pin.refused, MESSAGE))
 
 
-def freezes_of(body: Body, freezes: Sequence[Freeze], now: datetime) -> tuple[Freeze, ...]:
-    """Those in force for a Bundle: of all namespaces, of its own, and of its release's."""
-    release = (body.get("spec") or {}).get("project_namespace")
-    places = ("", name_of(body).namespace, release)
-    return tuple(one for one in in_force(freezes, now) if one.namespace in places)
-
-
 def describe_pin(view: BundleView) -> str:
     """The pinned version, and since when."""
     pin = view.status.part(PinStatus)
@@ -393,13 +397,9 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
         yield Detail("Last approval", f"{by}, plan {said(attempt.plan)}")
 
 
-_DELAY_ENDS: Final = {FREEZE: "the freeze ends", WINDOW: "a window opens"}
-
-
 def next_attempt(view: BundleView) -> str:
-    """When a failed deploy is retried: ``in 34s``; a freeze and windows prevent that."""
-    delaying = {*view.summary.open_gates, *([FREEZE] if view.freezes else [])}
-    ends = [text for gate, text in _DELAY_ENDS.items() if gate in delaying]
+    """When a failed deploy is retried: ``in 34s``; features may prevent that."""
+    ends = list(filter(None, (one.delays(view) for one in load_words())))
     if ends:
         return f"when {' and '.join(ends)}"
     return time_until(view.status.attempted.next_retry_at, view.now)

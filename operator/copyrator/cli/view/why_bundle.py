@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from copyrator.api import names
 from copyrator.api.approval import PlanStatus
@@ -23,22 +20,19 @@ from copyrator.api.bundle_status import (
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import sentence
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.rollback import PinStatus
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
-from copyrator.api.windows import WindowsSpec, is_open, next_opening
 from copyrator.bundles.catalog import all_gates
-from copyrator.bundles.features import load_gates
+from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState
+from copyrator.bundles.features import load_gates, load_words
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import (
-    FREEZE,
     MESSAGE,
-    WINDOW,
     BundleView,
     consent,
     describe_drift,
@@ -59,11 +53,10 @@ if TYPE_CHECKING:
 _GATES = {gate.name: gate for gate in all_gates(load_gates())}
 
 
-def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
-    """The time when all gates that haven't passed will have, and a window is open.
+def next_chance(spec: BundleSpec, status: BundleStatus) -> Opening | None:
+    """The time when all gates that haven't passed will have, and a deploy may begin.
 
-    With it, the time zone of the window that opens then; None where no window has to open. None
-    where all gates have passed, or where something else than time has to change.
+    None where all gates have passed, or where something else than time has to change.
     """
     objecting = [one for one in status.gates if one.state != GateState.PASSED]
     ends = [parse_time(one.until) if _ends_by_itself(one) else None for one in objecting]
@@ -71,10 +64,9 @@ def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneI
     if not known or len(known) < len(ends) or spec.suspend:
         return None
     moment = max(known)
-    if not spec.part(WindowsSpec).windows or is_open(spec.part(WindowsSpec).windows, moment):
-        return moment, None
-    found = next_opening(spec.part(WindowsSpec).windows, moment)
-    return None if found is None else (found[0], ZoneInfo(found[1].zone))
+    openings = (one.opens(spec, moment) for one in load_words())
+    found = next(filter(None, openings), Opening(moment))
+    return None if found.at is None else found
 
 
 def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -82,12 +74,13 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     found = next_chance(spec, status)
     if found is None:
         return
-    moment, zone = found
+    moment, zone, gate = found
+    assert moment is not None
     stamp = format_time(moment)
     local = f" ({moment.astimezone(zone):%A %H:%M} {zone.key})" if zone else f" ({moment:%A})"
     names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
-    if zone and WINDOW not in names:
-        names.append(WINDOW)
+    if gate and gate not in names:
+        names.append(gate)
     when = " and ".join(_passes(name, spec) for name in names)
     version = waiting_version(status)
     what = f" of {version}" if version else ""
@@ -145,11 +138,7 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield "Checks before the next deploy, in the order in which they are made:"
     for step in list_checks(view, spec):
         yield from step.lines(now)
-    if all(one.name != FREEZE for one in status.gates):
-        for one in view.freezes:
-            yield f"  {FREEZE}: nothing waits, but no deploy would begin: {sentence(one)}."
-        if view.unknown_freezes:
-            yield f"  {FREEZE}: unknown: {view.unknown_freezes}."
+    yield from _lines_at(view, Place.STATE)
     yield from explain_next(spec, status, now)
     yield from detail_lines((*describe_signatures(status), *describe_soak(view)))
     yield from _attested(view, spec)
@@ -166,6 +155,12 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield from _polled(spec, polled)
 
 
+def _lines_at(view: BundleView, place: Place) -> Iterator[str]:
+    """What features say at a place."""
+    for one in load_words():
+        yield from one.lines(view, place)
+
+
 def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
     if not polled:
         return
@@ -173,45 +168,6 @@ def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
 
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
-
-
-class StepState(StrEnum):
-    """The state of a step on the way to a deploy."""
-
-    PASSED = "passed"
-    WAITING = "waiting"
-    REFUSED = "refused"
-    FAILED = "failed"
-    NOT_REACHED = "not reached"
-
-
-@dataclass(frozen=True, slots=True)
-class DeployStep:
-    """A check before a deploy, or the deploy."""
-
-    name: str
-    state: StepState
-    text: str = ""
-    """Why, or what it waits for; without a full stop."""
-    reason: str = ""
-    until: str = ""
-    """A time; empty where none is known."""
-    ends: str = ""
-    """What happens then, as a verb."""
-    command: str = ""
-    """Changes it."""
-    rejected: Sequence[tuple[str, str]] = ()
-    """Versions that weren't chosen, each with the cause."""
-
-    def lines(self, now: datetime) -> Iterator[str]:
-        """For `copyrator why`."""
-        text = f": {self.text}" if self.text else ""
-        ends = f"; {self.ends} {time_until(self.until, now)}" if self.until else ""
-        command = f"; {self.command}" if self.command else "."
-        reason = f", {self.reason}" if self.reason else ""
-        yield f"  {self.name}: {self.state}{reason}{text}{ends}{command}"
-        for version, cause in self.rejected:
-            yield f"    rejected {version}: {cause}"
 
 
 _STATES: Final[Mapping[str | None, StepState]] = {
@@ -278,10 +234,9 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    for one in view.freezes if FREEZE not in known else ():
-        until = format_time(one.until) if one.until else ""
-        text = sentence(one)
-        missing.append(DeployStep(FREEZE, StepState.WAITING, text, until=until, ends="ends"))
+    missing += (
+        step for one in load_words() for step in one.missing(view) if step.name not in known
+    )
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]

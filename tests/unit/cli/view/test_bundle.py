@@ -22,7 +22,6 @@ from copyrator.cli.view.bundle import (
     APPROVAL,
     ASSUMED,
     BUNDLE_COLUMNS,
-    FREEZE,
     SIGNATURE,
     BundleView,
     describe_bundle,
@@ -246,7 +245,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
 
 
 def test_the_gates_of_these_names_exist() -> None:
-    assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in all_gates(load_gates())}
+    assert {APPROVAL, "freeze", SIGNATURE} <= {gate.name for gate in all_gates(load_gates())}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:
@@ -728,7 +727,7 @@ def test_a_freeze_in_force_is_described() -> None:
         Freeze(namespace="apps", reason="a release"),
         Freeze(namespace="apps", reason="over", until=NOW),
     ]
-    view = replace(view_of(bundle()), freezes=in_force(freezes, NOW))
+    view = replace(view_of(bundle()), beside=in_force(freezes, NOW))
     found = [one for one in describe_bundle(view) if one.label == "Frozen"]
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
@@ -744,10 +743,10 @@ def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     shut = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
     outside = bundle(attempted=attempted, gates=[shut])
     assert described(outside, "Next attempt") == ["Next attempt:  when a window opens"]
-    frozen = replace(view_of(outside), freezes=freezes)
+    frozen = replace(view_of(outside), beside=freezes)
     both = "Next attempt:  when the freeze ends and a window opens"
     assert both in detail_lines(describe_bundle(frozen))
-    frozen = replace(view_of(body), freezes=freezes)
+    frozen = replace(view_of(body), beside=freezes)
     assert "Next attempt:  when the freeze ends" in detail_lines(describe_bundle(frozen))
     assert "It is retried when the freeze ends." in explain_bundle(frozen)
     assert "It is retried in 34s." in explain_bundle(view_of(body))

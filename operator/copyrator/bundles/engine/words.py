@@ -1,0 +1,255 @@
+"""What a feature says of a Bundle: in `get`, `describe`, `why`, the pages and the report. Pure.
+
+A feature's folder may have ``words.py`` with ``WORDS``, an object of a subclass of Words. It
+imports ``api`` and the feature's other pure modules: commands that show Bundles load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, StrEnum, auto
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
+
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import ObjectName
+from copyrator.api.text import Detail
+from copyrator.api.times import time_until
+
+Body = Mapping[str, Any]
+"""An object as the API server has it."""
+MESSAGE: Final = 1500
+"""Characters of a message that are shown."""
+
+
+class View(Protocol):
+    """A Bundle as it is shown."""
+
+    @property
+    def body(self) -> Body:
+        """The object."""
+        ...
+
+    @property
+    def now(self) -> datetime:
+        """The time."""
+        ...
+
+    @property
+    def name(self) -> ObjectName:
+        """Namespace and name."""
+        ...
+
+    @property
+    def spec(self) -> BundleSpec | InvalidSpec:
+        """The spec, with the operator's defaults."""
+        ...
+
+    @property
+    def status(self) -> BundleStatus:
+        """The status, without what has a wrong type."""
+        ...
+
+    @property
+    def summary(self) -> BundleStatus:
+        """What a line of a list shows of it."""
+        ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The object's."""
+        ...
+
+    @property
+    def beside(self) -> Sequence[object]:
+        """What was read beside it and concerns it, see Beside."""
+        ...
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """What the user may not read of that."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """The other cluster that its release is in; empty: there is none."""
+        ...
+
+    def hint(self, verb: str, *words: str) -> str:
+        """A command about it."""
+        ...
+
+
+class Place(Enum):
+    """Where something is said; in each place the features are in the order of the list."""
+
+    STATE = auto()
+    """Rows: `describe`, below the status. Lines: `why`, below the checks."""
+    SOURCE = auto()
+    """Rows: `describe` and details, below the repository. Lines: `why`, below the last attempt."""
+    NAMESPACE = auto()
+    """Rows: `describe` and details, below the release's namespace."""
+    VERSIONS = auto()
+    """Rows: `describe`, below the versions."""
+    TRUST = auto()
+    """Rows: `describe`, `why` and details, about what is deployed."""
+    HISTORY = auto()
+    """Rows: `describe`, `why` and details, about what was deployed. Lines: `why`, below these."""
+
+
+class StepState(StrEnum):
+    """The state of a step on the way to a deploy."""
+
+    PASSED = "passed"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    FAILED = "failed"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class DeployStep:
+    """A check before a deploy, or the deploy."""
+
+    name: str
+    state: StepState
+    text: str = ""
+    """Why, or what it waits for; without a full stop."""
+    reason: str = ""
+    until: str = ""
+    """A time; empty where none is known."""
+    ends: str = ""
+    """What happens then, as a verb."""
+    command: str = ""
+    """Changes it."""
+    rejected: Sequence[tuple[str, str]] = ()
+    """Versions that weren't chosen, each with the cause."""
+
+    def lines(self, now: datetime) -> Iterator[str]:
+        """For `copyrator why`."""
+        text = f": {self.text}" if self.text else ""
+        ends = f"; {self.ends} {time_until(self.until, now)}" if self.until else ""
+        command = f"; {self.command}" if self.command else "."
+        reason = f", {self.reason}" if self.reason else ""
+        yield f"  {self.name}: {self.state}{reason}{text}{ends}{command}"
+        for version, cause in self.rejected:
+            yield f"    rejected {version}: {cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What holds for several Bundles, above lists of them."""
+
+    kind: str
+    """Of those that are folded together, as a noun: ``freeze``."""
+    label: str
+    title: str
+    text: str
+    """The rest of the title's sentence."""
+    notes: Sequence[str] = ()
+    command: str = ""
+    """Ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a feature needs to be read beside Bundles: a ConfigMap and annotations of Namespaces.
+
+    Each is made a value of the feature's own type; None: it has nothing of that.
+    """
+
+    what: str
+    """Those values as a plural noun."""
+    config_map: str
+    """Its name; it is in the operator's namespace."""
+    of_config_map: Callable[[Body], object]
+    of_namespace: Callable[[Body], object | None]
+    find: Callable[[Sequence[object], datetime], Callable[[Body], tuple[object, ...]]]
+    """Which of these values concern a Bundle now."""
+    remarks: Callable[[Sequence[object], Sequence[str]], Iterable[str]]
+    """Below a list: sentences about the values that concern Bundles in it, and what is unread."""
+    banners: Callable[[Sequence[object], datetime, Callable[..., str]], Iterable[Banner]]
+    """Above lists of Bundles, and overviews; the last argument makes a command of words."""
+
+
+class Opening(NamedTuple):
+    """When a deploy may begin; both are None where that is never."""
+
+    at: datetime | None
+    zone: ZoneInfo | None = None
+    """In whose time it is to be said."""
+    gate: str = ""
+    """The gate that passes then."""
+
+
+class Mark(NamedTuple):
+    """A word beside the reason of Ready."""
+
+    rank: int
+    """Those with a lower one are first."""
+    word: str
+    is_flaw: bool = False
+    """Whether the Bundle is Failing by it, Ready or not."""
+
+
+class Words:
+    """What one feature says; each method may be left out.
+
+    They are called for all Bundles, also where the spec is invalid or the status forged, which
+    mustn't matter: a status is read without what has a wrong type, and its texts go through `said`.
+    """
+
+    gates: ClassVar[Mapping[str, type[Part]]] = {}
+    """The gates that a part of the spec requires, in their order."""
+    columns: ClassVar[Mapping[str, Callable[[View], str]]] = {}
+    """Columns of `get bundles -o wide`, by their heads."""
+    beside: ClassVar[Beside | None] = None
+    """What commands read for it beside the Bundles that they show."""
+
+    def requires(self, view: View) -> Iterable[str]:  # noqa: ARG002
+        """Its gates that the operator's settings require, by the status."""
+        return ()
+
+    def marks(self, view: View) -> Iterable[Mark]:  # noqa: ARG002
+        """Words beside the reason of Ready, in lists; see also ``trouble``."""
+        return ()
+
+    def trouble(self, view: View) -> str:  # noqa: ARG002
+        """What isn't well although the Bundle is Ready, for its message; the first is shown."""
+        return ""
+
+    def news(self, view: View) -> str:  # noqa: ARG002
+        """What else is to be known of a Bundle without trouble, for its message in overviews."""
+        return ""
+
+    def rows(self, view: View, place: Place) -> Iterable[Detail]:  # noqa: ARG002
+        """Parts of a description, at a place."""
+        return ()
+
+    def lines(self, view: View, place: Place) -> Iterable[str]:  # noqa: ARG002
+        """Lines of `why` about a valid spec, at a place."""
+        return ()
+
+    def steps(self, view: View, spec: BundleSpec) -> Iterable[DeployStep]:  # noqa: ARG002
+        """Its checks before a deploy beside its gates, where a person has asked for something."""
+        return ()
+
+    def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002
+        """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
+        return ()
+
+    def delays(self, view: View) -> str:  # noqa: ARG002
+        """What has to happen before a failed deploy is retried: ``a window opens``."""
+        return ""
+
+    def opens(
+        self,
+        spec: BundleSpec,  # noqa: ARG002
+        moment: datetime,  # noqa: ARG002
+    ) -> Opening | None:
+        """When a deploy may begin that can't begin at this time; None: it can."""
+        return None
