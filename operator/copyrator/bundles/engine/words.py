@@ -6,7 +6,7 @@ imports ``api`` and the feature's other pure modules: commands that show Bundles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum, auto
@@ -79,6 +79,16 @@ class View(Protocol):
         """The other cluster that its release is in; empty: there is none."""
         ...
 
+    @property
+    def is_repeating(self) -> bool:
+        """Whether a feature's Job runs again after a fault of the infrastructure."""
+        ...
+
+    @property
+    def settings(self) -> Any:
+        """The operator's Settings, as far as they are known; pure modules don't import these."""
+        ...
+
     def hint(self, verb: str, *words: str) -> str:
         """A command about it."""
         ...
@@ -97,6 +107,16 @@ class Place(Enum):
     """Rows: `describe`, below the versions."""
     TRUST = auto()
     """Rows: `describe`, `why` and details, about what is deployed."""
+    ATTEMPT = auto()
+    """Rows: `describe`, below the last attempt."""
+    PLAN = auto()
+    """Rows: `describe` and `why`, about what is going to be deployed."""
+    PREVIEW = auto()
+    """Rows: `describe` and details, below that."""
+    RELEASE = auto()
+    """Rows: `describe` and `why`, below that."""
+    OBJECTS = auto()
+    """Rows: `describe` and `why`, below that."""
     HISTORY = auto()
     """Rows: `describe`, `why` and details, about what was deployed. Lines: `why`, below these."""
 
@@ -192,6 +212,9 @@ class Mark(NamedTuple):
     rank: int
     """Those with a lower one are first."""
     word: str
+    """Empty: only the message is shown."""
+    message: str = ""
+    """What isn't well although the Bundle is Ready: that of the first one is the Bundle's."""
     is_flaw: bool = False
     """Whether the Bundle is Failing by it, Ready or not."""
 
@@ -205,6 +228,8 @@ class Words:
 
     gates: ClassVar[Mapping[str, type[Part]]] = {}
     """The gates that a part of the spec requires, in their order."""
+    listed: ClassVar[Collection[str]] = ()
+    """Fields of the status that a line of a list needs, beside conditions and gates."""
     columns: ClassVar[Mapping[str, Callable[[View], str]]] = {}
     """Columns of `get bundles -o wide`, by their heads."""
     beside: ClassVar[Beside | None] = None
@@ -215,12 +240,28 @@ class Words:
         return ()
 
     def marks(self, view: View) -> Iterable[Mark]:  # noqa: ARG002
-        """Words beside the reason of Ready, in lists; see also ``trouble``."""
+        """What holds beside Ready: words in lists, and what isn't well."""
         return ()
 
-    def trouble(self, view: View) -> str:  # noqa: ARG002
-        """What isn't well although the Bundle is Ready, for its message; the first is shown."""
+    def awaits(self, view: View) -> str:  # noqa: ARG002
+        """The reason for which a person has to do something, where no version waits for that."""
         return ""
+
+    def cluster(self, view: View) -> str:  # noqa: ARG002
+        """The cluster that the release is in, where that is another one."""
+        return ""
+
+    def login(self, view: View) -> str:  # noqa: ARG002
+        """By what the registry is logged in to, where that is no Secret; for lists."""
+        return ""
+
+    def polls_again(self, view: View) -> bool:  # noqa: ARG002
+        """Whether it has polls made before the interval has passed."""
+        return False
+
+    def is_repeating(self, view: View) -> bool:  # noqa: ARG002
+        """Whether a Job of its own runs again after a fault of the infrastructure."""
+        return False
 
     def news(self, view: View) -> str:  # noqa: ARG002
         """What else is to be known of a Bundle without trouble, for its message in overviews."""
@@ -234,8 +275,13 @@ class Words:
         """Lines of `why` about a valid spec, at a place."""
         return ()
 
-    def steps(self, view: View, spec: BundleSpec) -> Iterable[DeployStep]:  # noqa: ARG002
-        """Its checks before a deploy beside its gates, where a person has asked for something."""
+    def steps(
+        self,
+        view: View,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        place: Place,  # noqa: ARG002
+    ) -> Iterable[DeployStep]:
+        """Its checks before a deploy beside its gates: in NAMESPACE and VERSIONS."""
         return ()
 
     def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002

@@ -39,6 +39,17 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
+from copyrator.bundles.features.approval.words import (
+    awaits_decision,
+    contents,
+    describe_plan,
+    describe_version,
+    failure,
+    how_to_decide,
+    lacking_reasons,
+    operation_counts,
+    preview_failure,
+)
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
@@ -56,17 +67,7 @@ from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, wait
-from copyrator.cli.view.bundle import (
-    BundleView,
-    contents,
-    describe_plan,
-    describe_version,
-    failure,
-    how_to_decide,
-    lacking_reasons,
-    operation_counts,
-    preview_failure,
-)
+from copyrator.cli.view.bundle import BundleView
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -264,7 +265,7 @@ def plan_bundle(
         show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
             prose(["", ONLY_SHOWN])
-        elif found.view.awaits_decision:
+        elif awaits_decision(found.view):
             *_, how = how_to_decide(found.view)
             prose(["", f"{how}."])
     return bool(found.plan.operations)

@@ -38,6 +38,7 @@ from copyrator.api.rollback import (
 )
 from copyrator.api.text import said
 from copyrator.api.times import time_since
+from copyrator.bundles.engine.words import MESSAGE
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
@@ -52,7 +53,6 @@ from copyrator.cli.core.objects import (
 from copyrator.cli.core.output import object_option, prose, show_result
 from copyrator.cli.core.waiting import response_timeout_option, timeout_option, wait, waits_for_gate
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ConflictError
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of

@@ -275,13 +275,13 @@ def _print(part: _Found, values: Sequence[object], *, namespaces: bool, wide: bo
     if part.what == "bundles":
         from copyrator.cli.core.beside import concerning  # noqa: PLC0415 - only for Bundles
         from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
-            BUNDLE_COLUMNS,
             BundleView,
+            bundle_columns,
         )
 
         near = concerning(values, now)
         found = [BundleView(body, now, beside=near(body)) for body in found]
-        columns = BUNDLE_COLUMNS
+        columns = bundle_columns()
     elif part.what == "rules":
         from copyrator.cli.view.rule import RULE_COLUMNS, RuleView  # noqa: PLC0415 - as above
 

@@ -20,6 +20,14 @@ from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, printable, said
 from copyrator.api.times import time_since
 from copyrator.bundles.features.approval.record import is_spent
+from copyrator.bundles.features.approval.words import (
+    describe_version,
+    is_expired,
+    lacking_reasons,
+    permission_summary,
+    plan_facts,
+    plan_state,
+)
 from copyrator.bundles.jobs.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
@@ -41,15 +49,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import one
 from copyrator.cli.core.reconcile import set_suspend
 from copyrator.cli.ui.parts import fields
-from copyrator.cli.view.bundle import (
-    BundleView,
-    describe_version,
-    is_expired,
-    lacking_reasons,
-    permission_summary,
-    plan_facts,
-    plan_state,
-)
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import page_of, pages_of
 
 if TYPE_CHECKING:

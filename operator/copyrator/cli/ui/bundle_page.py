@@ -22,7 +22,6 @@ from copyrator.api import names
 from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
@@ -31,7 +30,13 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.text import Detail, printable, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import StepState
+from copyrator.bundles.engine.words import Place, StepState
+from copyrator.bundles.features.approval.words import (
+    awaits_decision,
+    describe_plan,
+    operation_counts,
+)
+from copyrator.bundles.features.drift.words import next_check
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
@@ -53,18 +58,7 @@ from copyrator.cli.ui.parts import (
     segment,
 )
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import (
-    BundleView,
-    describe_next_poll,
-    describe_plan,
-    describe_preview,
-    describe_signatures,
-    describe_soak,
-    describe_source,
-    next_check,
-    operation_counts,
-    target_cluster,
-)
+from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source, rows_at
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
 from copyrator.cli.view.versions import (
     Environment,
@@ -308,7 +302,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "has_plan": view.status.part(PlanStatus).outcome is not None,
         "events": event_rows(found.events, view.now),
         "missing": found.missing,
-        "actions": actions_of("bundles", view.body, decides=view.awaits_decision),
+        "actions": actions_of("bundles", view.body, decides=awaits_decision(view)),
     }
 
 
@@ -359,7 +353,7 @@ def _earliest(view: BundleView) -> str:
 def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
     there, plan = view.status.deployed, view.status.part(PlanStatus)
-    if row.state is rows.State.WAITING and view.awaits_decision:
+    if row.state is rows.State.WAITING and awaits_decision(view):
         ends = f"; it expires {time_until(plan.expires_at, view.now)}" if plan.expires_at else ""
         version, counts = said(plan.version), operation_counts(plan)
         return f"{version} waits for a decision about its plan ({counts}){ends}."
@@ -384,10 +378,9 @@ def _details(view: BundleView) -> Iterator[Detail]:
     """What the other parts of the page don't have."""
     spec = view.spec
     yield from describe_source(view)
-    yield from describe_signatures(view.status)
+    yield from rows_at(view, Place.TRUST)
     yield Detail("Next poll", describe_next_poll(view))
-    yield from describe_preview(view)
-    yield from describe_soak(view)
+    yield from rows_at(view, Place.PREVIEW, Place.HISTORY)
     if not isinstance(spec, InvalidSpec) and (lines := list(explain_permissions(view, spec))):
         yield Detail("Permissions", below=lines)
     error = view.status.last_error
@@ -548,8 +541,8 @@ async def release_objects(
         return [], ""
     if there.namespace not in (None, "", spec.project_namespace):
         return [], ""
-    if spec.uses(ClusterSpec):
-        return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
+    if view.cluster:
+        return [], f"The release's objects aren't shown: they are in {view.cluster}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"
     place, limit = spec.project_namespace, asyncio.Semaphore(SIDE_BY_SIDE)

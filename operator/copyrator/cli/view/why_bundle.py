@@ -7,8 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
-from copyrator.api.approval import PlanStatus
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
@@ -17,12 +15,9 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
-from copyrator.api.rollback import PinStatus
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
 from copyrator.bundles.catalog import all_gates
@@ -32,19 +27,11 @@ from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import (
-    MESSAGE,
     BundleView,
-    consent,
-    describe_drift,
     describe_gates,
-    describe_health,
     describe_next_poll,
-    describe_pin,
-    describe_signatures,
-    describe_soak,
-    describe_waiting,
     next_attempt,
-    target_cluster,
+    rows_at,
 )
 
 if TYPE_CHECKING:
@@ -140,16 +127,15 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
         yield from step.lines(now)
     yield from _lines_at(view, Place.STATE)
     yield from explain_next(spec, status, now)
-    yield from detail_lines((*describe_signatures(status), *describe_soak(view)))
-    yield from _attested(view, spec)
-    yield from detail_lines(describe_waiting(view))
+    yield from detail_lines(rows_at(view, Place.TRUST, Place.HISTORY))
+    yield from _lines_at(view, Place.HISTORY)
+    yield from detail_lines(rows_at(view, Place.PLAN))
     yield from explain_permissions(view, spec)
-    yield from detail_lines((*describe_drift(view), *describe_health(view)))
+    yield from detail_lines(rows_at(view, Place.RELEASE, Place.OBJECTS))
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.message, 2048)}"
     yield from _attempt(view, spec)
-    if identity := view.identity:
-        yield f"{spec.registry} gets tokens of {identity}."
+    yield from _lines_at(view, Place.SOURCE)
     yield from _failed_polls(spec, status, now)
     yield Detail("Next poll", describe_next_poll(view)).line
     yield from _polled(spec, polled)
@@ -182,17 +168,9 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
         yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
-    if spec.uses(ClusterSpec):
-        yield _cluster(view)
-    elif spec.project_namespace != spec.namespace:
-        text, accepted = consent(view, spec.project_namespace)
-        decided = StepState.PASSED if accepted else StepState.REFUSED
-        state = StepState.WAITING if accepted is None else decided
-        yield DeployStep(
-            "consent", state, f"the release in namespace {spec.project_namespace} {text}"
-        )
+    yield from _steps_at(view, spec, Place.NAMESPACE)
     yield _version(view, spec)
-    yield from _pin(view)
+    yield from _steps_at(view, spec, Place.VERSIONS)
     if status.ready_reason == BundleReason.WOULD_DOWNGRADE:
         text = f"what is left is lower than the deployed {status.deployed.version}"
         yield DeployStep("downgrade", StepState.REFUSED, text)
@@ -217,6 +195,12 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
             until="" if passed else gate.until or "",
             ends=_ends(gate),
         )
+
+
+def _steps_at(view: BundleView, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
+    """The checks of features at a place."""
+    for one in load_words():
+        yield from one.steps(view, spec, place)
 
 
 def is_quarantined(spec: BundleSpec, status: BundleStatus) -> bool:
@@ -271,16 +255,6 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
 
 
-def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
-    """Whether what is deployed is attested; nothing where nothing is."""
-    found, attest = view.status.condition(ConditionType.ATTESTED), spec.find(AttestSpec)
-    if attest is None or not found:
-        return
-    text = said(found.message, MESSAGE).rstrip(".")
-    name = said(attest.environment)
-    yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."
-
-
 def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
     available, gates = view.status.available, view.status.gates
     others = {one.reason for one in available.rejected} - _OF_THE_TAG
@@ -305,38 +279,6 @@ def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
         cause = cause.format(wanted=spec.version, retry=retry, message=message)
         rejected.append((str(one.version), cause))
     return DeployStep("version", state, text, rejected=rejected)
-
-
-def _cluster(view: BundleView) -> DeployStep:
-    """Whether the kubeconfig of another cluster can be used."""
-    ready = view.status.condition(ConditionType.READY)
-    unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
-    text, reason = f"the release is in {target_cluster(view)}", ready.reason
-    if _is_tried_again(view.status):
-        reason = BundleReason.CLUSTER_UNREACHABLE
-    if reason in unusable:
-        return DeployStep("cluster", StepState.WAITING, text, reason=reason)
-    is_known = view.status.part(ClusterStatus).server is not None
-    return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
-
-
-def _is_tried_again(status: BundleStatus) -> bool:
-    """Whether a deploy or a plan is running after one that had no access to another cluster."""
-    plan, attempted, last = status.part(PlanStatus), status.attempted, next(iter(status.past), None)
-    if attempted.is_running and attempted.interruptions:
-        return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
-    return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
-
-
-def _pin(view: BundleView) -> Iterator[DeployStep]:
-    """What a user rolled back to; nothing where nobody did."""
-    pin = view.status.part(PinStatus)
-    if pin.digest is not None:
-        text = f"only {describe_pin(view)}, is deployed"
-        yield DeployStep("pin", StepState.PASSED, text, command=view.hint("unpin"))
-    if pin.refused is not None:
-        text = said(pin.refused, 1000)
-        yield DeployStep("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
 
 
 def _ends(gate: GateStatus) -> str:

@@ -1,0 +1,63 @@
+"""What is said of another cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.conditions import ConditionType
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.text import said
+from copyrator.bundles.engine.words import DeployStep, Place, StepState, View, Words
+
+
+class ClusterWords(Words):
+    """Where the release is."""
+
+    def cluster(self, view: View) -> str:
+        """That cluster, also of an invalid spec."""
+        return _describe(view) if (view.body.get("spec") or {}).get("kubeConfig") else ""
+
+    def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
+        """Whether its kubeconfig can be used."""
+        if place is Place.NAMESPACE and spec.uses(ClusterSpec):
+            yield _step(view)
+
+
+def _describe(view: View) -> str:
+    """The cluster of spec.kubeConfig: its API server, and the Secret that names it."""
+    status, spec = view.status, view.spec
+    server = status.deployed.server or status.part(ClusterStatus).server
+    by = spec.find(ClusterSpec) if isinstance(spec, BundleSpec) else None
+    named = f" ({by})" if by is not None else ""
+    return f"{said(server)}{named}" if server else f"a cluster that isn't known yet{named}"
+
+
+def _step(view: View) -> DeployStep:
+    """Whether the kubeconfig of another cluster can be used."""
+    ready = view.status.condition(ConditionType.READY)
+    unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
+    text, reason = f"the release is in {view.cluster}", ready.reason
+    if view.is_repeating or _is_tried_again(view.status):
+        reason = BundleReason.CLUSTER_UNREACHABLE
+    if reason in unusable:
+        return DeployStep("cluster", StepState.WAITING, text, reason=reason)
+    is_known = view.status.part(ClusterStatus).server is not None
+    return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
+
+
+def _is_tried_again(status: BundleStatus) -> bool:
+    """Whether a deploy is running after one that had no access to the cluster."""
+    last = next(iter(status.past), None)
+    return (
+        status.attempted.is_running
+        and bool(status.attempted.interruptions)
+        and last is not None
+        and last.reason == BundleReason.CLUSTER_UNREACHABLE
+    )
+
+
+WORDS: Final = ClusterWords()
