@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import Detail
@@ -22,6 +22,7 @@ from copyrator.api.times import time_until
 
 Body = Mapping[str, Any]
 """An object as the API server has it."""
+Deploy = HistoryEntry | Attempted
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
 
@@ -119,6 +120,34 @@ class Place(Enum):
     """Rows: `describe` and `why`, below that."""
     HISTORY = auto()
     """Rows: `describe`, `why` and details, about what was deployed. Lines: `why`, below these."""
+
+
+class Tone(StrEnum):
+    """How something looks on a page."""
+
+    GOOD = "good"
+    WAITING = "waiting"
+    SUSPENDED = "suspended"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionEvent:
+    """What happened to a version, or holds for it; its texts are printable."""
+
+    change: str
+    """In a word or two."""
+    version: str
+    digest: str
+    time: str = ""
+    """Empty where none is known: it holds now."""
+    notes: Sequence[str] = ()
+    """``promoted from apps/staging``, ``approved by ann``."""
+    reason: str = ""
+    message: str = ""
+    command: str = ""
+    """Changes it."""
+    tone: Tone = Tone.GOOD
 
 
 class StepState(StrEnum):
@@ -286,6 +315,33 @@ class Words:
 
     def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002
         """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
+        return ()
+
+    def notes(
+        self,
+        view: View,  # noqa: ARG002
+        sources: Sequence[Body],  # noqa: ARG002
+    ) -> Callable[[Deploy, str | None], Iterable[str]]:
+        """What is to be said of a deploy of this time.
+
+        ``sources``: the Bundles that it is promoted from.
+        """
+        return lambda _entry, _time: ()
+
+    def events(self, view: View) -> Iterable[VersionEvent]:  # noqa: ARG002
+        """What happened to its versions beside deploys."""
+        return ()
+
+    def versions(self, view: View) -> Mapping[str | None, str | None]:  # noqa: ARG002
+        """Digests with their versions that its status has beside deploys."""
+        return {}
+
+    def standing(
+        self,
+        view: View,  # noqa: ARG002
+        versions: Mapping[str | None, str | None],  # noqa: ARG002
+    ) -> Iterable[VersionEvent]:
+        """What holds for versions, whenever that began; ``versions``: all that are known."""
         return ()
 
     def delays(self, view: View) -> str:  # noqa: ARG002

@@ -57,17 +57,11 @@ from copyrator.cli.ui.parts import (
     fields,
     segment,
 )
+from copyrator.cli.ui.promotion_path import Environment, PromotionGraph, PromotionPath, Stage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source, rows_at
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
-from copyrator.cli.view.versions import (
-    Environment,
-    PromotionGraph,
-    PromotionPath,
-    Stage,
-    VersionChange,
-    timeline,
-)
+from copyrator.cli.view.versions import timeline
 from copyrator.cli.view.why_bundle import explain_next, list_steps, waiting_version
 from copyrator.kube import errors
 from copyrator.kube.resources import (
@@ -121,20 +115,9 @@ def moment(stamp: object, now: datetime) -> Moment | None:
 _TONES: Final[dict[str, str]] = dict(STATE_TONES) | {
     state: found
     for found, states in {
-        "good": (
-            *(StepState.PASSED, Status.CURRENT, VersionChange.DEPLOYED),
-            *(VersionChange.DEPLOYED_AGAIN, VersionChange.CORRECTED, VersionChange.APPROVED),
-        ),
-        "waiting": (
-            *(StepState.WAITING, VersionChange.DEPLOYING),
-            *(VersionChange.ROLLED_BACK, VersionChange.INTERRUPTED),
-            *(Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),
-        ),
-        "suspended": (VersionChange.PINNED, VersionChange.SKIPPED),
-        "fault": (
-            *(StepState.REFUSED, StepState.FAILED, Status.FAILED),
-            *(VersionChange.FAILED, VersionChange.REJECTED, DriftVerdict.DRIFTED),
-        ),
+        "good": (*(StepState.PASSED, Status.CURRENT),),
+        "waiting": (*(StepState.WAITING, Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),),
+        "fault": (*(StepState.REFUSED, StepState.FAILED, Status.FAILED),),
     }.items()
     for state in states
 }

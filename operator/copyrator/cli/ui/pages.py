@@ -24,13 +24,13 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
 from copyrator.cli.ui.parts import SIGNS, STATE_TONES, address, certificate_tone, segment
+from copyrator.cli.ui.promotion_path import PromotionGraph
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Matrix, Query, Search, View, matrix
 from copyrator.cli.view.overview import Overview, Snapshot
 from copyrator.cli.view.rule import RuleView
-from copyrator.cli.view.versions import PromotionGraph
 from copyrator.cli.view.why_copy import count_rules, group_answers
 
 FIRST: Final = 25

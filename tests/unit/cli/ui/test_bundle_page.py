@@ -23,9 +23,9 @@ from copyrator.cli.ui.bundle_page import (
     moment,
 )
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.promotion_path import Environment, PromotionPath, Soak, Stage
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import State
-from copyrator.cli.view.versions import Environment, PromotionPath, Soak, Stage
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.versions import (
+from copyrator.cli.ui.promotion_path import (
     BESIDE,
     MOST,
     PromotionGraph,
@@ -20,6 +19,7 @@ from copyrator.cli.view.versions import (
     promotes_from,
     waiting_soak,
 )
+from copyrator.cli.view.bundle import BundleView
 from copyrator.kube.watch.store import name_of
 from hostile.mangled import JSON
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -21,7 +21,7 @@ from copyrator.api.plan_words import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import Detail, count, said, short_digest
 from copyrator.api.times import parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Place, View, Words
+from copyrator.bundles.engine.words import Body, Deploy, Place, Tone, VersionEvent, View, Words
 from copyrator.bundles.features.approval.operations import describe_counts
 from copyrator.bundles.jobs.rights import format_permission, missing_of
 
@@ -242,6 +242,12 @@ def _plan_words(view: View) -> str:
     return ", ".join(words) or "-"
 
 
+_DECIDED: Final = {
+    str(PlanDecision.APPROVED): Tone.GOOD,
+    str(PlanDecision.REJECTED): Tone.FAULT,
+}
+
+
 class ApprovalWords(Words):
     """The plan, the one of a preview, and how to decide."""
 
@@ -261,6 +267,31 @@ class ApprovalWords(Words):
                 yield from describe_waiting(view)
             case Place.PREVIEW:
                 yield from describe_preview(view)
+
+    def notes(
+        self,
+        view: View,  # noqa: ARG002
+        sources: Sequence[Body],  # noqa: ARG002
+    ) -> Callable[[Deploy, str | None], Iterable[str]]:
+        """Who approved it."""
+        return lambda entry, _: (
+            [f"approved by {said(entry.approved_by)}"] if entry.approved_by else ()
+        )
+
+    def events(self, view: View) -> Iterator[VersionEvent]:
+        """The decision about a plan that isn't deployed yet."""
+        plan, attempt = view.status.part(PlanStatus), view.status.attempted
+        tone = _DECIDED.get(str(plan.decision))
+        if tone is not None and not (plan.id and plan.id == attempt.plan):
+            notes = [f"by {said(plan.by)}"] if plan.by else []
+            yield VersionEvent(
+                str(plan.decision),
+                said(plan.version),
+                plan.digest or "",
+                plan.at or "",
+                notes,
+                tone=tone,
+            )
 
     def is_repeating(self, view: View) -> bool:
         """A plan's Job."""

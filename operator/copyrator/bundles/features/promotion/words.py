@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import Outcome
 from copyrator.api.names import ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.promotion import (
     PROMOTION_GATE,
@@ -16,8 +18,8 @@ from copyrator.api.promotion import (
     shown_hold,
 )
 from copyrator.api.text import Detail, said, short_digest
-from copyrator.api.times import time_since
-from copyrator.bundles.engine.words import Place, View, Words
+from copyrator.api.times import parse_time, time_since
+from copyrator.bundles.engine.words import Body, Deploy, Place, View, Words
 
 
 class PromotionWords(Words):
@@ -42,6 +44,47 @@ class PromotionWords(Words):
                     for one in reversed(soak)
                 ],
             )
+
+    def notes(
+        self,
+        view: View,  # noqa: ARG002
+        sources: Sequence[Body],
+    ) -> Callable[[Deploy, str | None], Iterable[str]]:
+        """Where it came from: one of those Bundles has a record of its digest, or deployed it."""
+        promotions = _Promotions(sources)
+
+        def of(entry: Deploy, stamp: str | None) -> Iterator[str]:
+            if came := promotions.of(entry.digest, stamp):
+                yield f"promoted from {said(', '.join(came))}"
+
+        return of
+
+    def versions(self, view: View) -> Mapping[str | None, str | None]:
+        """Those that have stood there."""
+        return {one.digest: one.version for one in view.status.part(PromotionStatus).soak}
+
+
+class _Promotions:
+    """Which of the Bundles had a digest, and since when."""
+
+    def __init__(self, bodies: Iterable[Body]) -> None:
+        self._since: dict[str, list[tuple[datetime, str]]] = {}
+        for body in bodies:
+            status, metadata = parse_status(body, "soak", "history", "deployed"), body["metadata"]
+            records = [(one.digest, one.since) for one in status.part(PromotionStatus).soak]
+            records += [
+                (one.digest, one.time) for one in status.past if one.outcome == Outcome.SUCCEEDED
+            ]
+            name = f"{metadata['namespace']}/{metadata['name']}"
+            for digest, stamp in (*records, (status.deployed.digest, status.deployed.time)):
+                if digest and (since := parse_time(stamp)) is not None:
+                    self._since.setdefault(digest, []).append((since, name))
+
+    def of(self, digest: str | None, stamp: str | None) -> list[str]:
+        """The Bundles that had deployed a digest before it was deployed here."""
+        at = parse_time(stamp)
+        found = self._since.get(digest or "", ()) if at is not None else ()
+        return sorted({name for since, name in found if at is not None and since <= at})
 
 
 def _stood(record: SoakStatus, now: datetime) -> str:

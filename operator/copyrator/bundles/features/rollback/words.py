@@ -17,9 +17,14 @@ from copyrator.bundles.engine.words import (
     Mark,
     Place,
     StepState,
+    Tone,
+    VersionEvent,
     View,
     Words,
 )
+
+_LISTED: Final = 20
+"""Digests of the annotation skip-digests that are shown."""
 
 
 class RollbackWords(Words):
@@ -59,6 +64,43 @@ class RollbackWords(Words):
         if pin.refused is not None:
             text = said(pin.refused, 1000)
             yield DeployStep("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
+
+    def events(self, view: View) -> Iterator[VersionEvent]:
+        """The pin."""
+        pin = view.status.part(PinStatus)
+        if pin.digest is not None:
+            yield VersionEvent(
+                "Pinned",
+                said(pin.version),
+                pin.digest,
+                pin.at or "",
+                ["no other version is deployed"],
+                command=view.hint("unpin"),
+                tone=Tone.SUSPENDED,
+            )
+
+    def standing(
+        self, view: View, versions: Mapping[str | None, str | None]
+    ) -> Iterator[VersionEvent]:
+        """Digests that the annotation names, with their versions where the status has them."""
+        spec, status = view.spec, view.status
+        if not isinstance(spec, BundleSpec):
+            return
+        skipped, known = spec.part(RollbackSpec).skip_digests, dict(versions)
+        rejected = status.available.rejected
+        tags = [one.version for one in rejected if one.reason == BundleReason.SKIPPED]
+        nameless = [one for one in skipped if one not in known]
+        if len(tags) == len(nameless) == 1:
+            known[nameless[0]] = tags[0]
+        for digest in skipped[:_LISTED]:
+            yield VersionEvent(
+                "Skipped",
+                said(known.get(digest)),
+                digest,
+                notes=["it is never deployed"],
+                command=view.hint("unskip", known.get(digest) or digest),
+                tone=Tone.SUSPENDED,
+            )
 
 
 def _describe(view: View) -> str:
