@@ -1,7 +1,8 @@
-"""What a feature says of a Bundle: in `get`, `describe`, `why`, the pages and the report. Pure.
+"""What a feature says of a Bundle: in commands, on pages, in the report and in notices. Pure.
 
 A feature's folder may have ``words.py`` with ``WORDS``, an object of a subclass of Words. It
-imports ``api`` and the feature's other pure modules: commands that show Bundles load it.
+imports ``api`` and the feature's other pure modules: commands that show Bundles load it, and so
+do notifications.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.times import time_until
 
@@ -248,6 +250,43 @@ class Mark(NamedTuple):
     """Whether the Bundle is Failing by it, Ready or not."""
 
 
+class Notice(NamedTuple):
+    """One thing to tell about a Bundle."""
+
+    rank: int
+    """Those with a lower one are first."""
+    about: About
+    what: str
+    """The rest of a sentence that begins with the Bundle: ``waits for approval of 1.9.0``."""
+    at: str
+    """Since when, RFC 3339; empty where the status doesn't say."""
+    key: str
+    """What distinguishes it from others of the same Bundle and about."""
+    why: str
+    """Others' text."""
+    command: str
+    """What to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A Bundle that people are told about."""
+
+    namespace: str
+    name: str
+    status: BundleStatus
+
+    @property
+    def where(self) -> str:
+        """Its name as arguments of a command."""
+        return f"-n {self.namespace} {self.name}"
+
+    @property
+    def why(self) -> str:
+        """The command that explains it."""
+        return f"copyrator why {self.namespace}/{self.name} --kind bundle"
+
+
 class Words:
     """What one feature says; each method may be left out.
 
@@ -263,6 +302,19 @@ class Words:
     """Columns of `get bundles -o wide`, by their heads."""
     beside: ClassVar[Beside | None] = None
     """What commands read for it beside the Bundles that they show."""
+
+    tells_ready: ClassVar[Collection[str]] = ()
+    """Reasons why a Bundle isn't Ready that notices of its own tell."""
+    tells_failures: ClassVar[Collection[str]] = ()
+    """Reasons of a failed attempt that they tell."""
+
+    def notices(self, told: Told) -> Iterable[Notice]:  # noqa: ARG002
+        """What people are told; from the status alone, whenever it has changed."""
+        return ()
+
+    def unknown(self, status: BundleStatus) -> Iterable[About]:  # noqa: ARG002
+        """Its faults of which it isn't known now whether they hold."""
+        return ()
 
     def requires(self, view: View) -> Iterable[str]:  # noqa: ARG002
         """Its gates that the operator's settings require, by the status."""

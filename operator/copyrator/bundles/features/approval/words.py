@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
-from copyrator.api.approval import ApprovalSpec, PlanDecision, PlanStatus
+from copyrator.api.approval import ApprovalSpec, AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, GateState
+from copyrator.api.conditions import ConditionType
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanSummary, PreviewPlan
 from copyrator.api.plan_words import (
     BOUND,
@@ -19,9 +21,20 @@ from copyrator.api.plan_words import (
     describe_difference,
 )
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, said, short_digest
 from copyrator.api.times import parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Body, Deploy, Place, Tone, VersionEvent, View, Words
+from copyrator.bundles.engine.words import (
+    Body,
+    Deploy,
+    Notice,
+    Place,
+    Told,
+    Tone,
+    VersionEvent,
+    View,
+    Words,
+)
 from copyrator.bundles.features.approval.operations import describe_counts
 from copyrator.bundles.jobs.rights import format_permission, missing_of
 
@@ -242,6 +255,37 @@ def _plan_words(view: View) -> str:
     return ", ".join(words) or "-"
 
 
+def _operations(plan: PlanStatus) -> str:
+    """``2 updates, 1 delete; at risk: delete of PersistentVolumeClaim/data``."""
+    counts = plan.counts
+    words = ("create", "update", "delete", "recreate")
+    each = [(number, word) for word in words if (number := getattr(counts, word))]
+    parts = [count(number, word) for number, word in each]
+    if counts.apply:
+        parts.append(count(counts.apply, "blind apply", "blind applies"))
+    text = ", ".join(parts) or count(plan.operations or 0, "operation")
+    if plan.risky:
+        more = (plan.risky_operations or len(plan.risky)) - 1
+        text += f"; at risk: {_risky(plan.risky[0])}{f' and {more} more' if more > 0 else ''}"
+    return text
+
+
+def _risky(text: str) -> str:
+    """``delete of PersistentVolumeClaim/data`` of ``delete apps::PersistentVolumeClaim:data``.
+
+    What isn't done by the deploy, or runs as its account, begins with words that say so.
+    """
+    found = _PLANNED.fullmatch(text)
+    return f"{found[1]}{found[2]} of {found[3]}/{found[4]}" if found else text
+
+
+_PLANNED: Final = re.compile(
+    r"(as the deploying account: |)"  # see operations.py
+    r"((?:at rollback: |at uninstall: |)[a-z]+) [^:]*:[^:]*:([^:]*):(.*)"
+)
+_PLAN_ID: Final = re.compile(r"[0-9a-f]{1,64}")
+
+
 _DECIDED: Final = {
     str(PlanDecision.APPROVED): Tone.GOOD,
     str(PlanDecision.REJECTED): Tone.FAULT,
@@ -253,6 +297,7 @@ class ApprovalWords(Words):
 
     gates: ClassVar[Mapping[str, type[Part]]] = {GATE: ApprovalSpec}
     columns: ClassVar[Mapping[str, Callable[[View], str]]] = {"PLAN": _plan_words}
+    tells_failures = (BundleReason.DEPLOYED_DIFFERENTLY,)
 
     def rows(self, view: View, place: Place) -> Iterator[Detail]:
         """These."""
@@ -297,6 +342,41 @@ class ApprovalWords(Words):
         """A plan's Job."""
         plan = view.status.part(PlanStatus)
         return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That one waits, or was rejected, or that something else was deployed."""
+        status, plan = told.status, told.status.part(PlanStatus)
+        version = plan.version or "a version"
+        if plan.id is not None and any(
+            one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates
+        ):
+            yield Notice(
+                0,
+                About.AWAITING_APPROVAL,
+                f"waits for approval of {version} ({_operations(plan)})",
+                plan.made_at or "",
+                f"{plan.id} {plan.made_at}",
+                "",
+                # Of a forged status it could be further options.
+                f"copyrator approve bundle {told.where} {plan.id}"
+                if _PLAN_ID.fullmatch(plan.id)
+                else "",
+            )
+        if plan.id is not None and plan.decision == PlanDecision.REJECTED:
+            by = f" by {plan.by}" if plan.by else ""
+            what = f"isn't deployed as {version}: its plan {plan.id} was rejected{by}"
+            key, shows = f"{plan.id} {plan.at}", f"copyrator describe bundle {told.where}"
+            yield Notice(0, About.PLAN_REJECTED, what, plan.at or "", key, "", shows)
+        if (stored := status.part(AsApprovedStatus)).is_different:
+            what = f"doesn't run what was approved of {stored.version}"
+            at, key = stored.at or "", f"{stored.at} {stored.revision}"
+            message = status.condition(ConditionType.AS_APPROVED).message or ""
+            yield Notice(3, About.DEPLOYED_DIFFERENTLY, what, at, key, message, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it was, without conditions, as after a backup was restored."""
+        if not status.conditions:
+            yield About.DEPLOYED_DIFFERENTLY
 
 
 WORDS: Final = ApprovalWords()

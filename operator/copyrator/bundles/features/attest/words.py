@@ -8,10 +8,13 @@ from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.conditions import ConditionType
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import time_since
-from copyrator.bundles.engine.words import MESSAGE, Place, View, Words
+from copyrator.bundles.engine.words import MESSAGE, Notice, Place, Told, View, Words
 
 
 class AttestWords(Words):
@@ -38,6 +41,24 @@ class AttestWords(Words):
             text = said(found.message, MESSAGE).rstrip(".")
             name = said(attest.environment)
             yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """Whether what is deployed is attested; a statement that is renewed is no news."""
+        found = told.status.condition(ConditionType.ATTESTED)
+        since, why = found.last_transition_time or "", found.message or ""
+        if found.is_true:
+            yield Notice(6, About.ATTESTED, "is attested", since, since, why, told.why)
+        elif found.is_false:
+            withdrawn = found.reason == BundleReason.ATTESTATION_WITHDRAWN
+            what = "isn't attested any more" if withdrawn else f"can't be attested: {found.reason}"
+            key = f"{since} {found.reason}"
+            yield Notice(6, About.NOT_ATTESTED, what, since, key, why, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it is; also without conditions, as after a backup was restored."""
+        found = status.condition(ConditionType.ATTESTED)
+        if found.status == ConditionStatus.UNKNOWN or not status.conditions:
+            yield About.NOT_ATTESTED
 
 
 def _state(record: AttestStatus, now: datetime) -> str:

@@ -10,8 +10,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import said
-from copyrator.bundles.engine.words import DeployStep, Place, StepState, View, Words
+from copyrator.bundles.engine.words import DeployStep, Notice, Place, StepState, Told, View, Words
 
 
 class ClusterWords(Words):
@@ -25,6 +26,19 @@ class ClusterWords(Words):
         """Whether its kubeconfig can be used."""
         if place is Place.NAMESPACE and spec.uses(ClusterSpec):
             yield _step(view)
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That its credential ends."""
+        found = told.status.condition(ConditionType.CERTIFICATE_EXPIRING)
+        if found.is_true:
+            since, why = found.last_transition_time or "", found.message or ""
+            what = "uses a kubeconfig whose credential ends soon"
+            yield Notice(7, About.CERTIFICATE_EXPIRING, what, since, since, why, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it does, without conditions, as after a backup was restored."""
+        if not status.conditions:
+            yield About.CERTIFICATE_EXPIRING
 
 
 def _describe(view: View) -> str:

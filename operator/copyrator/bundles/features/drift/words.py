@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.conditions import ConditionType
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.text import Detail, said
+from copyrator.api.reasons.notices import About
+from copyrator.api.text import Detail, count, said
 from copyrator.api.times import format_duration, format_time, time_since, time_until
-from copyrator.bundles.engine.words import Mark, Place, View, Words
+from copyrator.bundles.engine.words import Mark, Notice, Place, Told, View, Words
 from copyrator.bundles.identity import spec_hash
 
 
@@ -29,6 +31,23 @@ class DriftWords(Words):
         """What the last check found; nothing where none is made."""
         if place is Place.RELEASE:
             yield from _describe(view)
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That they aren't."""
+        found, drift = told.status.condition(ConditionType.DRIFTED), told.status.part(DriftStatus)
+        if found.is_true:
+            number = drift.count or len(drift.objects)
+            what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
+            since = drift.since or found.last_transition_time or ""
+            key, message = f"{since} {found.reason}", found.message or ""
+            yield Notice(1, About.DRIFTED, what, since, key, message, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether they are, also while a check runs."""
+        drift, found = status.part(DriftStatus), status.condition(ConditionType.DRIFTED)
+        is_checked = drift.check.is_running and drift.verdict != DriftVerdict.NOT_DRIFTED
+        if found.status == ConditionStatus.UNKNOWN or is_checked:
+            yield About.DRIFTED
 
 
 def _describe(view: View) -> Iterator[Detail]:

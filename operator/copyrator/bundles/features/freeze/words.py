@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from copyrator.api.bundle_status import GateState
+from copyrator.api.conditions import ConditionType
 from copyrator.api.freeze import (
     CONFIG_MAP,
     Freeze,
@@ -16,6 +18,7 @@ from copyrator.api.freeze import (
 )
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said
 from copyrator.api.times import format_time, time_since, time_until
 from copyrator.bundles.engine.words import (
@@ -23,8 +26,10 @@ from copyrator.bundles.engine.words import (
     Beside,
     DeployStep,
     Mark,
+    Notice,
     Place,
     StepState,
+    Told,
     View,
     Words,
 )
@@ -117,6 +122,7 @@ class FreezeWords(Words):
     """A freeze is said also where nothing waits for it yet, so that no status has it."""
 
     beside = BESIDE
+    tells_ready = _REASONS
 
     def marks(self, view: View) -> Iterator[Mark]:
         """Beside other reasons of Ready."""
@@ -154,6 +160,15 @@ class FreezeWords(Words):
         """Its end."""
         is_frozen = GATE in view.summary.open_gates or freezes_in(view.beside)
         return "the freeze ends" if is_frozen else ""
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That a deploy waits for its end."""
+        waiting = (one for one in told.status.gates if one.state != GateState.PASSED)
+        if (gate := next((one for one in waiting if one.reason in _REASONS), None)) is not None:
+            pending = told.status.condition(ConditionType.UPDATE_PENDING)
+            since, message = pending.last_transition_time or "", gate.message or ""
+            what, key = "waits, because deploys are frozen", f"{since} {gate.reason}"
+            yield Notice(5, About.FROZEN, what, since, key, message, told.why)
 
 
 WORDS: Final = FreezeWords()

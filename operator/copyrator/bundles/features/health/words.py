@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from copyrator.api.conditions import ConditionType
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import HealthReason
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said
 from copyrator.api.times import time_since
-from copyrator.bundles.engine.words import MESSAGE, Mark, Place, View, Words
+from copyrator.bundles.engine.words import MESSAGE, Mark, Notice, Place, Told, View, Words
 
 _UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""
@@ -32,6 +34,19 @@ class HealthWords(Words):
         """That, or that it is; nothing where it isn't watched."""
         if place is Place.OBJECTS:
             yield from _describe(view)
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That it isn't healthy."""
+        found = told.status.condition(ConditionType.HEALTHY)
+        if found.is_false:
+            since, message = found.last_transition_time or "", found.message or ""
+            what = "isn't healthy"
+            yield Notice(2, About.UNHEALTHY, what, since, since, message, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it is."""
+        if status.condition(ConditionType.HEALTHY).status == ConditionStatus.UNKNOWN:
+            yield About.UNHEALTHY
 
 
 def _describe(view: View) -> Iterator[Detail]:

@@ -8,9 +8,10 @@ from typing import ClassVar, Final
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
-from copyrator.bundles.engine.words import Mark, Place, View, Words
+from copyrator.bundles.engine.words import Mark, Notice, Place, Told, View, Words
 
 GATE: Final = "signature"
 
@@ -40,6 +41,21 @@ class SignaturesWords(Words):
     def polls_again(self, view: View) -> bool:
         """A signature may come later."""
         return GATE in view.status.open_gates
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That what is deployed isn't trusted."""
+        verified = told.status.part(Verification)
+        if verified.verdict == Trust.NOT_TRUSTED:
+            since = told.status.condition(ConditionType.VERIFIED).last_transition_time or ""
+            what = f"runs {told.status.deployed.version or 'a version'}, which isn't trusted"
+            key = f"{verified.digest} {verified.reason}"
+            message = verified.message or ""
+            yield Notice(4, About.UNTRUSTED, what, since, key, message, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it is."""
+        if status.part(Verification).verdict == Trust.UNKNOWN:
+            yield About.UNTRUSTED
 
 
 def _describe(status: BundleStatus) -> Iterator[Detail]:
