@@ -6,7 +6,7 @@ A status is enough: the same one gives the same transitions, with the same IDs, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,8 +30,7 @@ from copyrator.api.reasons.notices import About
 from copyrator.api.reasons.rules import CertificateReason, RuleReason
 from copyrator.api.rule_status import RuleStatus
 from copyrator.api.text import truncate
-from copyrator.bundles.engine.words import Told
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Told, Words
 from copyrator.notify.config import SubjectKind
 
 FAULTS: Final = frozenset(one for one in About if one.ends is BY_RESOLUTION)
@@ -128,28 +127,37 @@ _OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANT
 
 
 def bundle_state(
-    subject: ObjectIdentity, status: BundleStatus, *, deleting: bool = False
+    subject: ObjectIdentity,
+    status: BundleStatus,
+    words: Sequence[Words],
+    *,
+    deleting: bool = False,
 ) -> ObjectState:
-    """What holds for a Bundle; while it is deleted only whether its release can't be."""
+    """What holds for a Bundle; while it is deleted only whether its release can't be.
+
+    ``words``: what features say of it.
+    """
     told = Told(subject.namespace, subject.name, status)
     if deleting:
         stuck = status.ready_reason == BundleReason.UNINSTALL_FAILED
         last = [_not_ready(subject, status.condition(ConditionType.READY), told.why)]
         return ObjectState(subject, tuple(map(_bounded, last if stuck else ())), FAULTS)
     notices = sorted(
-        (notice for one in load_words() for notice in one.notices(told)),
+        (notice for one in words for notice in one.notices(told)),
         key=lambda notice: notice.rank,
     )
     holding = (
-        *_deploy(subject, status),
+        *_deploy(subject, status, words),
         *(Transition(subject, *notice[1:]) for notice in notices),
-        *_further(subject, status, told.why),
+        *_further(subject, status, words, told.why),
     )
     bounded = tuple(map(_bounded, holding))
-    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status)))
+    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status, words)))
 
 
-def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+def _deploy(
+    subject: ObjectIdentity, status: BundleStatus, words: Sequence[Words]
+) -> Iterator[Transition]:
     attempted, version = status.attempted, status.attempted.version or "a version"
     at, key = attempted.finished_at or "", str(attempted.attempt or attempted.finished_at)
     where = f"-n {subject.namespace} {subject.name}"
@@ -168,7 +176,7 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
     what = f"couldn't be deployed as {version}"
     if attempted.next_retry_at:
         what += f"; the next attempt is at {attempted.next_retry_at}"
-    if not any(attempted.reason in one.tells_failures for one in load_words()):
+    if not any(attempted.reason in one.tells_failures for one in words):
         yield Transition(subject, About.DEPLOY_FAILED, what, at, key, why, logs)
     if attempted.rollback == Rollback.SUCCEEDED:
         back = f"was rolled back to {status.deployed.version or 'the last good version'}"
@@ -180,9 +188,11 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
         yield Transition(subject, About.QUARANTINED, what, at, key, why, retry)
 
 
-def _further(subject: ObjectIdentity, status: BundleStatus, command: str) -> Iterator[Transition]:
+def _further(
+    subject: ObjectIdentity, status: BundleStatus, words: Sequence[Words], command: str
+) -> Iterator[Transition]:
     ready = status.condition(ConditionType.READY)
-    told = {*_OF_DEPLOYS, *(reason for one in load_words() for reason in one.tells_ready)}
+    told = {*_OF_DEPLOYS, *(reason for one in words for reason in one.tells_ready)}
     if _is_unreachable(status):
         since = status.failed_polls.since or _since(ready)
         what = "can't read its registry"
@@ -197,8 +207,8 @@ def _is_unreachable(status: BundleStatus) -> bool:
     return often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS)
 
 
-def _unknown_of_bundle(status: BundleStatus) -> Iterator[About]:
-    for one in load_words():
+def _unknown_of_bundle(status: BundleStatus, words: Sequence[Words]) -> Iterator[About]:
+    for one in words:
         yield from one.unknown(status)
     if status.attempted.outcome != Outcome.SUCCEEDED:
         yield from (About.DEPLOY_FAILED, About.QUARANTINED)

@@ -7,6 +7,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
+from copyrator.bundles.features import load_words
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 
@@ -26,7 +27,7 @@ def condition(kind, status, reason="", message=""):
 
 
 def of_bundle(**status):
-    return bundle_state(SHOP, parse_status({"status": status}))
+    return bundle_state(SHOP, parse_status({"status": status}), load_words())
 
 
 def of_rule(**status):
@@ -222,7 +223,7 @@ def test_of_a_bundle_that_is_deleted_only_a_failed_uninstall_is_told():
     def deleting(reason):
         ready = condition("Ready", "False", reason, "the Job failed")
         status = parse_status({"status": {"attempted": attempt, "conditions": [ready]}})
-        return bundle_state(SHOP, status, deleting=True)
+        return bundle_state(SHOP, status, load_words(), deleting=True)
 
     assert deleting("Uninstalling").holding == ()
     assert deleting("Uninstalling").resolved == frozenset()
