@@ -92,6 +92,11 @@ class View(Protocol):
         """The operator's Settings, as far as they are known; pure modules don't import these."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """The fault, or what isn't well."""
+        ...
+
     def hint(self, verb: str, *words: str) -> str:
         """A command about it."""
         ...
@@ -114,8 +119,10 @@ class Place(Enum):
     """Rows: `describe`, below the last attempt."""
     PLAN = auto()
     """Rows: `describe` and `why`, about what is going to be deployed."""
+    DECISION = auto()
+    """Rows: the part Plan of pages, about what is to be decided."""
     PREVIEW = auto()
-    """Rows: `describe` and details, below that."""
+    """Rows: `describe` and details, below that of `describe`."""
     RELEASE = auto()
     """Rows: `describe` and `why`, below that."""
     OBJECTS = auto()
@@ -131,6 +138,30 @@ class Tone(StrEnum):
     WAITING = "waiting"
     SUSPENDED = "suspended"
     FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page and of the report with a head of its own."""
+
+    id: str
+    title: str
+    state: str
+    tone: Tone | None
+    """None: nothing was judged."""
+    at: str | None
+    """Since when, or when that was found."""
+    is_since: bool
+    message: str
+    objects: Sequence[str]
+    """Operations, as a plan's log has them."""
+    more: int
+    """Objects that aren't listed."""
+    job: str
+    """The Job whose log has the diffs of the objects; empty: none has."""
+    notes: Sequence[str]
+    """Sentences."""
+    footer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +399,18 @@ class Words:
     def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002
         """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
         return ()
+
+    def lead(self, view: View) -> str:  # noqa: ARG002
+        """What a person has to do, as the first sentence of a page of a Bundle that waits."""
+        return ""
+
+    def section(self, view: View) -> Section | None:  # noqa: ARG002
+        """Its part of a page and of the report."""
+        return None
+
+    def objects(self, view: View) -> str:  # noqa: ARG002
+        """What a page says above the release's objects."""
+        return ""
 
     def notes(
         self,

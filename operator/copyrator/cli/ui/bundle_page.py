@@ -23,20 +23,15 @@ from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
+from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.text import Detail, printable, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Place, StepState
-from copyrator.bundles.features.approval.words import (
-    awaits_decision,
-    describe_plan,
-    operation_counts,
-)
-from copyrator.bundles.features.drift.words import next_check
+from copyrator.bundles.engine.words import Place, Section, StepState
+from copyrator.bundles.features import load_words
+from copyrator.bundles.features.approval.words import awaits_decision
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
@@ -279,7 +274,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "path": bundle_path(view.name),
         "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
         "objects": found.objects,
-        "health": _health(view),
+        "health": " ".join(filter(None, (one.objects(view) for one in load_words()))),
         "log_tail": printable(view.status.last_error.log_tail or ""),
         "log_at": moment(view.status.last_error.time, view.now),
         "has_plan": view.status.part(PlanStatus).outcome is not None,
@@ -312,8 +307,12 @@ def bundle_parts(
         "timeline": timeline(view, graph.sources_of(view.name)),
         "path": path,
         "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
-        "plan": fields(_plan(view)),
-        "drift": drift_part(view, drift),
+        "plan": fields(rows_at(view, Place.DECISION)),
+        "sections": [
+            _section(view, found, drift)
+            for one in load_words()
+            if (found := one.section(view)) is not None
+        ],
         "fields": fields(_details(view)),
         "conditions": condition_rows(view.body, view.now),
     }
@@ -335,11 +334,11 @@ def _earliest(view: BundleView) -> str:
 
 def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
-    there, plan = view.status.deployed, view.status.part(PlanStatus)
-    if row.state is rows.State.WAITING and awaits_decision(view):
-        ends = f"; it expires {time_until(plan.expires_at, view.now)}" if plan.expires_at else ""
-        version, counts = said(plan.version), operation_counts(plan)
-        return f"{version} waits for a decision about its plan ({counts}){ends}."
+    there = view.status.deployed
+    if row.state is rows.State.WAITING:
+        for one in load_words():
+            if lead := one.lead(view):
+                return lead
     if row.message:
         return printable(row.message)
     if there.version:
@@ -347,14 +346,6 @@ def _sentence(view: BundleView, row: OverviewRow) -> str:
         how_long = f"has been deployed for {since}" if parse_time(there.time) else "is deployed"
         return f"{said(there.version)} {how_long}."
     return "Nothing is deployed yet."
-
-
-def _plan(view: BundleView) -> Iterator[Detail]:
-    """The parts about the plan; none where it has been deployed, or there is none."""
-    plan, attempt = view.status.part(PlanStatus), view.status.attempted
-    is_done = bool(plan.job) and plan.job == attempt.plan_job
-    if plan.outcome is not None and not is_done:
-        yield from describe_plan(view)
 
 
 def _details(view: BundleView) -> Iterator[Detail]:
@@ -398,44 +389,16 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
     return groups
 
 
-def _health(view: BundleView) -> str:
-    """Whether the release is healthy; the message where the page's first sentence isn't that."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
-        return ""
-    found = view.status.condition(ConditionType.HEALTHY)
-    if not found:
-        return "Whether they are healthy isn't known yet."
-    since = time_since(found.last_transition_time, view.now)
-    text = f"{said(found.reason)} for {since}"
-    message = found.message
-    return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"
-
-
-def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
-    """What the last check for drift found; None where none is made."""
-    spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
-        return None
-    condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
-    is_drifted = drift.verdict == DriftVerdict.DRIFTED
-    at = drift.since if is_drifted else drift.checked_at
+def _section(view: BundleView, section: Section, found: DriftReading) -> dict[str, Any]:
+    """The part of a page, with the diffs that were read."""
+    diffs = dict(found.diffs)
+    logs = ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(section.job)}"]
     return {
-        "state": said(condition.reason) if condition else "not checked yet",
-        "tone": "fault" if is_drifted else "good" if drift.verdict else "",
-        "at": moment(at, view.now),
-        "is_drifted": is_drifted,
-        "message": said(condition.message, TEXT) if condition else "",
-        "objects": [(said(one), diffs.get(said(one))) for one in drift.objects],
+        "section": section,
+        "at": moment(section.at, view.now),
+        "objects": [(said(one), diffs.get(said(one))) for one in section.objects],
         "fault": found.fault,
-        "more": max((drift.count or 0) - len(drift.objects), 0),
-        "corrections": drift.corrections or 0,
-        "next": next_check(view, spec),
-        "mode": str(spec.part(DriftSpec).mode),
-        "every": format_duration(spec.part(DriftSpec).interval),
-        "job": said(drift.found_job) if drift.found_job else "",
-        "command": shlex.join(
-            ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
-        ),
+        "command": shlex.join(logs),
     }
 
 

@@ -310,8 +310,22 @@ class ApprovalWords(Words):
                     yield Detail("Last approval", f"{by}, plan {said(attempt.plan)}")
             case Place.PLAN:
                 yield from describe_waiting(view)
+            case Place.DECISION:
+                plan, attempt = view.status.part(PlanStatus), view.status.attempted
+                is_done = bool(plan.job) and plan.job == attempt.plan_job
+                if plan.outcome is not None and not is_done:
+                    yield from describe_plan(view)
             case Place.PREVIEW:
                 yield from describe_preview(view)
+
+    def lead(self, view: View) -> str:
+        """The decision."""
+        if not awaits_decision(view):
+            return ""
+        plan = view.status.part(PlanStatus)
+        ends = f"; it expires {time_until(plan.expires_at, view.now)}" if plan.expires_at else ""
+        version, counts = said(plan.version), operation_counts(plan)
+        return f"{version} waits for a decision about its plan ({counts}){ends}."
 
     def notes(
         self,

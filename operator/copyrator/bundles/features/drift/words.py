@@ -14,8 +14,11 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, said
 from copyrator.api.times import format_duration, format_time, time_since, time_until
-from copyrator.bundles.engine.words import Mark, Notice, Place, Told, View, Words
+from copyrator.bundles.engine.words import Mark, Notice, Place, Section, Told, Tone, View, Words
 from copyrator.bundles.identity import spec_hash
+
+_TEXT: Final = 2000
+"""Characters of a message that a page shows."""
 
 
 class DriftWords(Words):
@@ -31,6 +34,31 @@ class DriftWords(Words):
         """What the last check found; nothing where none is made."""
         if place is Place.RELEASE:
             yield from _describe(view)
+
+    def section(self, view: View) -> Section | None:
+        """What the last check found; None where none is made."""
+        spec, drift = view.spec, view.status.part(DriftStatus)
+        if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
+            return None
+        condition = view.status.condition(ConditionType.DRIFTED)
+        is_drifted = drift.verdict == DriftVerdict.DRIFTED
+        tone = Tone.FAULT if is_drifted else Tone.GOOD if drift.verdict else None
+        wanted, many = spec.part(DriftSpec), drift.corrections
+        return Section(
+            id="drift",
+            title="Drift",
+            state=said(condition.reason) if condition else "not checked yet",
+            tone=tone,
+            at=drift.since if is_drifted else drift.checked_at,
+            is_since=is_drifted,
+            message=said(condition.message, _TEXT) if condition else "",
+            objects=drift.objects,
+            more=max((drift.count or 0) - len(drift.objects), 0),
+            job=said(drift.found_job) if drift.found_job else "",
+            notes=[f"Corrected {'once' if many == 1 else f'{many} times'}."] if many else (),
+            footer=f"{wanted.mode}, checked every {format_duration(wanted.interval)}; "
+            f"next check: {next_check(view, spec)}",
+        )
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That they aren't."""

@@ -20,6 +20,10 @@ _UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""
 
 
+_TEXT: Final = 2000
+"""Characters of a message that a page shows."""
+
+
 class HealthWords(Words):
     """Whether what is deployed is healthy."""
 
@@ -34,6 +38,10 @@ class HealthWords(Words):
         """That, or that it is; nothing where it isn't watched."""
         if place is Place.OBJECTS:
             yield from _describe(view)
+
+    def objects(self, view: View) -> str:
+        """The same."""
+        return _of_objects(view)
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That it isn't healthy."""
@@ -59,6 +67,19 @@ def _describe(view: View) -> Iterator[Detail]:
         return
     text = f"{said(found.reason)}, for {time_since(found.last_transition_time, view.now)}"
     yield Detail("Health", text, [said(found.message, MESSAGE)])
+
+
+def _of_objects(view: View) -> str:
+    """Whether the release is healthy; the message where the page's first sentence isn't that."""
+    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
+        return ""
+    found = view.status.condition(ConditionType.HEALTHY)
+    if not found:
+        return "Whether they are healthy isn't known yet."
+    since = time_since(found.last_transition_time, view.now)
+    text = f"{said(found.reason)} for {since}"
+    message = found.message
+    return text if not message or message in view.trouble else f"{text}: {said(message, _TEXT)}"
 
 
 WORDS: Final = HealthWords()
