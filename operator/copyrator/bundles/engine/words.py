@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import ObjectName
+from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.times import time_until
@@ -138,6 +138,60 @@ class Tone(StrEnum):
     WAITING = "waiting"
     SUSPENDED = "suspended"
     FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """How much of its soak a version has that waits for it."""
+
+    version: str
+    done: float
+    """From 0 to 1."""
+    until: str = ""
+    """When it ends; empty where it doesn't end by itself."""
+    text: str = ""
+    """``soaked 5h of 24h, 19h left``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment of other clusters, whose evidence a Bundle needs."""
+
+    name: str
+    where: str
+    """The only cluster and release that count; empty: each."""
+    asked: str
+    """``soak 24h, at most 168h old``."""
+    is_missing: bool | None
+    """Whether its evidence is, for the version that waits; None: nothing was judged."""
+
+    @property
+    def text(self) -> str:
+        """All of it in a line."""
+        state = {True: "Waiting", False: "Ready", None: ""}[self.is_missing]
+        parts = (f"environment {self.name}", self.where, self.asked, state)
+        return ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the versions of a Bundle come from, before they may be deployed in it."""
+
+    bundles: Sequence[BundleKey] = ()
+    is_drawn: bool = False
+    """Whether a page draws its way although no Bundle is linked with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is drawn of a Bundle on that way."""
+
+    soak: Soak | None = None
+    """Of the version that waits for it."""
+    environments: Sequence[Environment] = ()
+    """Those of other clusters that it comes from."""
+    attests: str = ""
+    """What it says of the deployed version to other clusters: ``attested as staging 3h ago``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +453,14 @@ class Words:
     def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002
         """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
         return ()
+
+    def origins(self, body: Body) -> Origins | None:  # noqa: ARG002
+        """Where its versions come from; of each Bundle that a page knows. None: from anywhere."""
+        return None
+
+    def stage(self, view: View, sources: Sequence[Body]) -> Stage | None:  # noqa: ARG002
+        """What is drawn of it; ``sources``: the Bundles of ``origins`` that the user may see."""
+        return None
 
     def lead(self, view: View) -> str:  # noqa: ARG002
         """What a person has to do, as the first sentence of a page of a Bundle that waits."""

@@ -29,7 +29,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.text import Detail, printable, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Place, Section, StepState
+from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone
 from copyrator.bundles.features import load_words
 from copyrator.bundles.features.approval.words import awaits_decision
 from copyrator.bundles.identity import other_manager, release_of
@@ -52,7 +52,7 @@ from copyrator.cli.ui.parts import (
     fields,
     segment,
 )
-from copyrator.cli.ui.promotion_path import Environment, PromotionGraph, PromotionPath, Stage
+from copyrator.cli.ui.promotion_path import PlacedStage, PromotionGraph, PromotionPath
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source, rows_at
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
@@ -416,7 +416,7 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
                 y,
                 _BOX,
                 list(_describe(one)),
-                tone=tone(one.state) if one.state else "",
+                tone="" if one.is_missing is None else _evidence_tone(one),
             )
             environments.append((outside, stage.name))
             y += outside.height + _GAP
@@ -445,12 +445,16 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
 
 def _describe(environment: Environment) -> Iterator[str]:
     yield f"environment {environment.name}"
-    if environment.state is not None:
-        missing = environment.state is not rows.State.READY
-        yield f"{sign(environment.state)} evidence {'is missing' if missing else 'counts'}"
+    if environment.is_missing is not None:
+        text = "is missing" if environment.is_missing else "counts"
+        yield f"{SIGNS[_evidence_tone(environment)]} evidence {text}"
     yield environment.asked
     if environment.where:
         yield environment.where
+
+
+def _evidence_tone(environment: Environment) -> Tone:
+    return Tone.WAITING if environment.is_missing else Tone.GOOD
 
 
 def bundle_path(name: ObjectName) -> str:
@@ -458,7 +462,7 @@ def bundle_path(name: ObjectName) -> str:
     return f"/bundles/{segment(name.namespace)}/{segment(name.name)}"
 
 
-def _texts(stage: Stage) -> Iterator[str]:
+def _texts(stage: PlacedStage) -> Iterator[str]:
     yield str(stage.name)
     yield f"{stage.version}  {sign(stage.state)} {stage.state}"
     if stage.soak:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestStatus
+from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -14,7 +15,17 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import time_since
-from copyrator.bundles.engine.words import MESSAGE, Notice, Place, Told, View, Words
+from copyrator.bundles.engine.words import (
+    MESSAGE,
+    Body,
+    Notice,
+    Origins,
+    Place,
+    Stage,
+    Told,
+    View,
+    Words,
+)
 
 
 class AttestWords(Words):
@@ -31,6 +42,14 @@ class AttestWords(Words):
                     for one in reversed(records)
                 ],
             )
+
+    def origins(self, body: Body) -> Origins:
+        """Other clusters may be promoted from it."""
+        return Origins(is_drawn=bool(_environment(body)))
+
+    def stage(self, view: View, sources: Sequence[Body]) -> Stage:  # noqa: ARG002
+        """What it has attested of its deployed version."""
+        return Stage(attests=_describe(view))
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
         """Whether what is deployed is attested; nothing where nothing is."""
@@ -59,6 +78,31 @@ class AttestWords(Words):
         found = status.condition(ConditionType.ATTESTED)
         if found.status == ConditionStatus.UNKNOWN or not status.conditions:
             yield About.NOT_ATTESTED
+
+
+def _environment(body: Body) -> str:
+    """``spec.attest.environment`` of a Bundle; empty where there is none."""
+    spec = body.get("spec")
+    found = spec.get("attest") if isinstance(spec, Mapping) else None
+    name = found.get("environment") if isinstance(found, Mapping) else None
+    return said(name) if isinstance(name, str) and name else ""
+
+
+def _describe(view: View) -> str:
+    """What a Bundle has attested of its deployed version."""
+    environment = _environment(view.body)
+    if not environment:
+        return ""
+    status = parse_status(view.body, "attest", "deployed")
+    records = [
+        one
+        for one in status.part(AttestationsStatus).attest
+        if one.digest == status.deployed.digest
+    ]
+    if not records:
+        return f"not attested as {environment} yet"
+    word = "attested" if records[-1].is_positive else "withdrawn"
+    return f"{word} as {environment} {time_since(records[-1].issued_at, view.now)} ago"
 
 
 def _state(record: AttestStatus, now: datetime) -> str:

@@ -19,7 +19,8 @@ from copyrator.api.promotion import (
 )
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import parse_time, time_since
-from copyrator.bundles.engine.words import Body, Deploy, Place, View, Words
+from copyrator.bundles.engine.words import Body, Deploy, Origins, Place, Stage, View, Words
+from copyrator.bundles.features.promotion.path import environments_of, promotes_from, waiting_soak
 
 
 class PromotionWords(Words):
@@ -58,6 +59,15 @@ class PromotionWords(Words):
                 yield f"promoted from {said(', '.join(came))}"
 
         return of
+
+    def origins(self, body: Body) -> Origins:
+        """Its ``spec.promoteFrom``."""
+        wanted = promotes_from(body)
+        return Origins(wanted.bundles, bool(wanted.attestations))
+
+    def stage(self, view: View, sources: Sequence[Body]) -> Stage:
+        """How far the soak is, and whether evidence of other clusters counts."""
+        return Stage(waiting_soak(view, sources), tuple(environments_of(view)))
 
     def versions(self, view: View) -> Mapping[str | None, str | None]:
         """Those that have stood there."""
