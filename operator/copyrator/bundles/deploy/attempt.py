@@ -603,7 +603,7 @@ class AttemptRunner:
             order = replace(order, is_checked=spec.is_gated)
             if not spec.uses(DriftSpec):
                 _, files = await self.references.values(entry, spec)
-                return replace(order, values=files)
+                return replace(order, values=(*files, *order.values))
         elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
