@@ -93,31 +93,6 @@ def record(
     return parsed
 
 
-def merge(recorded: Path, made: Path, prefix: str) -> dict[str, Any]:
-    """Replace the recorded cases whose names begin with a prefix; the content of ``cases.json``.
-
-    Their keys and policies have to be those of no other case.
-    """
-    index, new = (
-        json.loads((one / INDEX_FILE).read_text(encoding="utf-8")) for one in (recorded, made)
-    )
-    kept = [case for case in index["cases"] if not case["name"].startswith(prefix)]
-    for part in ("policies", "keys"):
-        others = {name: one for name, one in index[part].items() if name not in new[part]}
-        index[part] = others | new[part]
-    index["cases"] = [*kept, *new["cases"]]
-    named = {digest for case in index["cases"] for digest in (*case["manifests"], *case["blobs"])}
-    for path in (made / BLOBS).iterdir():
-        (recorded / BLOBS / path.name).write_bytes(path.read_bytes())
-    for path in list((recorded / BLOBS).iterdir()):
-        if f"sha256:{path.name}" not in named:
-            path.unlink()
-    text = json.dumps(index, indent=1, ensure_ascii=False)
-    (recorded / INDEX_FILE).write_text(f"{text}\n", encoding="utf-8")
-    parsed: dict[str, Any] = index
-    return parsed
-
-
 def _case(case: Case, blobs: Path) -> dict[str, Any]:
     repository, content = case.repository, _Content()
     for tag in repository.tags():
