@@ -19,6 +19,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -44,7 +45,7 @@ def new_key() -> Key:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def public_key(key: Key) -> str:
+def public_key(key: PrivateKeyTypes) -> str:
     """Its public key in PEM, the content of ``cosign.pub``."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
@@ -58,7 +59,7 @@ def key_usage(*uses: str) -> x509.KeyUsage:
     return x509.KeyUsage(**{name: name in uses for name in known})
 
 
-def private_key(key: Key) -> str:
+def private_key(key: PrivateKeyTypes) -> str:
     """The key itself in PEM, PKCS #8, not encrypted."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -148,7 +149,7 @@ def _json(value: Any) -> bytes:
 
 KEY: Final = new_key()
 """Of all certificates that are made here."""
-PRIVATE: Final = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+PRIVATE: Final = private_key(KEY)
 
 
 def self_signed(*names: str, begins: datetime, ends: datetime) -> str:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from localcluster.signing import key_usage
+from localcluster.signing import key_usage, private_key
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 CODE_SIGNING = ExtendedKeyUsageOID.CODE_SIGNING
@@ -41,12 +41,7 @@ class Holder:
 
     def write(self, directory: Path, name: str) -> None:
         """Write ``NAME.key`` and ``NAME.crt``, the chain."""
-        key = self.key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        (directory / f"{name}.key").write_bytes(key)
+        (directory / f"{name}.key").write_text(private_key(self.key), encoding="ascii")
         pem = [one.public_bytes(serialization.Encoding.PEM) for one in self.chain]
         (directory / f"{name}.crt").write_bytes(b"".join(pem))
 

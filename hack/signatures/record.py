@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -173,18 +173,10 @@ def _cosign(shop: Workshop, case: Case, policy: CosignPolicy) -> Iterator[tuple[
     reference = case.repository.reference(case.artifact.digest)
     hashes = {_HASHES[key] for key in policy.keys if key in _HASHES}
     options = ("verify", "--insecure-ignore-tlog", f"--trusted-root={_TRUSTED_ROOT}")
+    # By default they look at payloads only where there is no bundle.
+    ways = ("--new-bundle-format=false", *(f"--signature-digest-algorithm={one}" for one in hashes))
     for tool in _TOOLS:
-        # By default they look at payloads only where there is no bundle.
-        for more in (
-            "",
-            "--new-bundle-format=false",
-            *(f"--signature-digest-algorithm={name}" for name in hashes),
-        ):
-            asked = (tool, *options, *filter(None, [more]))
-            answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
-            # cosign takes one key: one that holds is enough.
-            answer = next((one for one in answers if one.holds), answers[0])
-            yield f"{tool} {more}".strip(), answer
+        yield from _by_keys(shop, (tool, *options), ways, policy.keys, reference)
 
 
 def _attested(
@@ -192,11 +184,19 @@ def _attested(
 ) -> Iterator[tuple[str, Answer]]:
     options = ("verify-attestation", "--insecure-ignore-tlog", f"--type={DEPLOYED_PREDICATE}")
     reference = case.repository.reference(case.artifact.digest)
-    for more in ("", "--signature-digest-algorithm=sha384"):
-        asked = ("cosign3", *options, *filter(None, [more]))
-        answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
+    ways = ("--signature-digest-algorithm=sha384",)
+    yield from _by_keys(shop, ("cosign3", *options), ways, policy.keys, reference)
+
+
+def _by_keys(
+    shop: Workshop, asked: Sequence[str], ways: Sequence[str], keys: Sequence[str], reference: str
+) -> Iterator[tuple[str, Answer]]:
+    """Ask as it is, and with each option. cosign takes one key: one that holds is enough."""
+    for more in ("", *ways):
+        words = (*asked, *filter(None, [more]))
+        answers = [shop.tools.ask(*words, f"--key={key}.pub", reference) for key in keys]
         answer = next((one for one in answers if one.holds), answers[0])
-        yield f"cosign3 {more}".strip(), answer
+        yield f"{asked[0]} {more}".strip(), answer
 
 
 def _keyless(shop: Workshop, case: Case, policy: KeylessPolicy) -> Iterator[tuple[str, Answer]]:
