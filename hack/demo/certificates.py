@@ -3,7 +3,7 @@
 from functools import partial
 
 from demo.objects import Manifest, condition
-from demo.rules import SECONDS, delete_rule_of
+from demo.rules import delete_rule_of
 from demo.screen import Rows
 from demo.stage import Stage, example, spec_of
 from demo.steps import Chapter, Step
@@ -33,9 +33,7 @@ def replace(stage: Stage) -> Rows:
 
 
 def _wait(stage: Stage, reason: str) -> Rows:
-    return until(
-        partial(_look, stage, reason), seconds=SECONDS, what=f"the rule's condition to be {reason}"
-    )
+    return until(partial(_look, stage, reason), what=f"the rule's condition to be {reason}")
 
 
 def _look(stage: Stage, reason: str) -> Rows:

@@ -25,7 +25,6 @@ from demo.stage import APPS, HOME, Stage, example
 from demo.waiting import NotYet, until
 
 FULL, TAKEN = "team-full", "team-taken"
-SECONDS = 60.0
 PLANNED = "rule.yaml"
 
 PICTURES = {
@@ -87,7 +86,7 @@ def _set_the_scene(stage: Stage) -> None:
             {"apiVersion": "v1", "kind": "Secret", **theirs},
         ]
     )
-    until(partial(_counted, stage), seconds=SECONDS, what="the quota to count")
+    until(partial(_counted, stage), what="the quota to count")
     objects.apply(example(rules.FILE))
     bundles.create_bundle(stage)
     for plural, name, namespace, said in (
@@ -95,7 +94,7 @@ def _set_the_scene(stage: Stage) -> None:
         ("bundles", bundles.NAME, APPS, "Deployed"),
     ):
         look = partial(_says, stage, (plural, name, namespace), said)
-        until(look, seconds=SECONDS, what=f"{name} to say {said}")
+        until(look, what=f"{name} to say {said}")
 
 
 def _output(stage: Stage, command: str, directory: Path) -> str:
