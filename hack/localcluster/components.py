@@ -212,7 +212,8 @@ def _node(plan: Plan) -> Component:
         sys.executable,
         "-m",
         "localcluster.node",
-        f"--kubeconfig={layout.kubeconfigs / 'node.yaml'}",
+        f"--server={plan.url('kube-apiserver')}",
+        f"--pki={layout.pki}",
         f"--state-dir={layout.node}",
         f"--node-name={NODE_NAME}",
     )
