@@ -54,22 +54,19 @@ class Bundle:
         return _digest(self.manifest)
 
 
-def build(chart_dir: Path | str, tag: str, *, chart_version: str | None = None) -> Bundle:
+def build(chart_dir: Path | str, tag: str) -> Bundle:
     """Pack a chart directory as the bundle that ``werf bundle publish --tag TAG`` would make.
 
     Args:
         chart_dir: a directory with a Chart.yaml.
         tag: gives the chart's version when it is SemVer, as werf does.
-        chart_version: overrides that.
 
     Raises:
         FileNotFoundError: there is no Chart.yaml.
     """
     root = Path(chart_dir)
     chart: dict[str, Any] = yaml.safe_load((root / "Chart.yaml").read_text())
-    if chart_version is not None:
-        chart["version"] = chart_version
-    elif _SEMVER.fullmatch(tag):
+    if _SEMVER.fullmatch(tag):
         chart["version"] = tag.replace("_", "+")
     config = json.dumps(chart, separators=(",", ":"), sort_keys=True).encode()
     layer = _archive(root, chart)
@@ -90,7 +87,6 @@ def push(
     *,
     username: str | None = None,
     password: str | None = None,
-    chart_version: str | None = None,
 ) -> str:
     """Push a chart directory as a bundle.
 
@@ -101,7 +97,6 @@ def push(
         tag: the tag to set; also the chart's version when it is SemVer.
         username: for a registry with Basic authentication.
         password: goes with it.
-        chart_version: the chart's version, whatever the tag says.
 
     Returns:
         The manifest's digest, ``sha256:…``.
@@ -109,7 +104,7 @@ def push(
     Raises:
         PushError: the registry refused, or could not be reached.
     """
-    bundle = build(chart_dir, tag, chart_version=chart_version)
+    bundle = build(chart_dir, tag)
     target = Target(registry, repo, username, password)
     target.upload(bundle.config)
     target.upload(bundle.layer)

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, Signals
@@ -148,8 +148,3 @@ def tail(log: Path, lines: int = _LOG_LINES) -> str:
         return "  (no log)"
     content = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(f"  {line}" for line in content[-lines:]) or "  (empty)"
-
-
-def alive(recorded: dict[str, ProcessId], names: Sequence[str]) -> dict[str, bool]:
-    """Which components run."""
-    return {name: name in recorded and recorded[name].alive for name in names}
