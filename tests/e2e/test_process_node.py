@@ -116,8 +116,6 @@ def test_a_pod_that_succeeds_says_so_in_every_part_of_its_status(place: Place) -
     end = terminated(pod)
     assert (end["exitCode"], end["reason"]) == (0, "Completed")
     assert end["startedAt"] <= end["finishedAt"]
-    assert condition(pod, "PodScheduled")["status"] == "True"
-    assert condition(pod, "Initialized")["status"] == "True"
     ready = condition(pod, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
     assert pod["status"]["startTime"]

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .api import MERGE, Api, ApiError
-from .status import ADDRESS
 
 log = logging.getLogger(__name__)
 Object = dict[str, Any]
@@ -86,9 +85,14 @@ def manifest(name: str, log_port: int) -> Object:
     }
     now = _micro()
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    pressures = ("MemoryPressure", "DiskPressure", "PIDPressure")
-    conditions = [_condition(kind, "False", "Sufficient", now) for kind in pressures]
-    conditions.append(_condition("Ready", "True", "ProcessNodeReady", now))
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "ProcessNodeReady",
+        "message": "process node",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -107,33 +111,15 @@ def manifest(name: str, log_port: int) -> Object:
         "status": {
             "capacity": resources,
             "allocatable": resources,
-            "conditions": conditions,
-            "addresses": [{"type": "InternalIP", "address": ADDRESS}],
+            "conditions": [ready],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
             "nodeInfo": {
-                "machineID": "",
-                "systemUUID": "",
-                "bootID": "",
-                "kernelVersion": platform.release(),
-                "osImage": "local processes",
-                "containerRuntimeVersion": "process://1",
                 "kubeletVersion": "v1.34.4",
-                "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": machine,
             },
         },
-    }
-
-
-def _condition(kind: str, value: str, reason: str, now: str) -> Object:
-    return {
-        "type": kind,
-        "status": value,
-        "reason": reason,
-        "message": "process node",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
     }
 
 
