@@ -294,14 +294,8 @@ def test_a_missing_volume_source_holds_the_pod_until_it_appears(place: Place) ->
         mounted("cat /values/x", {"/values": "values"}),
         volumes=[{"name": "values", "configMap": {"name": "settings"}}],
     )
-    place.waits("ContainerCreating")
-    events = f"{place.base}/events"
-
-    def warned() -> bool:
-        items = place.api.get(events, fieldSelector="reason=FailedMount")["items"]
-        return any('configmap "settings" not found' in item["message"] for item in items)
-
-    eventually(warned, "an Event that names the ConfigMap")
+    missing = 'configmap "settings" not found'
+    eventually(lambda: missing in place.waits("ContainerCreating"), "its name")
 
     place.config("settings", {"x": "here"})
 

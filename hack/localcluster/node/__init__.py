@@ -20,6 +20,7 @@ Known differences from a real node:
   ``/var/run/secrets/kubernetes.io/serviceaccount`` isn't the container's own.
 - Of fields only a pod's name, namespace and uid, of volumes no hostPath and no subPath: a pod that
   wants more waits, and says for what.
+- There are no Events: what a pod waits for stands in the state of its first container that waits.
 - Of the conditions of pods and of the Node there is Ready alone, and a pod has no address.
 - When the node starts anew, all pods that had begun have failed, whatever their restart policy.
 - Probes, lifecycle hooks and exec are not supported. A native sidecar has started once it runs.

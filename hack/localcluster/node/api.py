@@ -32,8 +32,6 @@ class ApiError(Exception):
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status = status
-        self.reason = reason
-        self.message = message
 
     @property
     def gone(self) -> bool:

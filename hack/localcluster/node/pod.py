@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,8 @@ _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
 _REFRESH = 10.0
 """Seconds between renewals of volumes; a kubelet takes a minute or more."""
-_BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
+_BACKOFF = 10.0
+"""Seconds before a container is started for the third time and on; a kubelet doubles them."""
 _DEADLINE = Verdict(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
@@ -97,7 +99,6 @@ class Pod:
         self.clear(self._dir)
         await self._deleted.wait()
         await self._persist(self._remove)
-        self._host.forget(self.body["metadata"]["uid"])
 
     async def kill(self) -> None:
         """End all processes at short notice, for a node that stops; says nothing to anybody."""
@@ -165,56 +166,42 @@ class Pod:
 
     async def _keep(self, state: ContainerState, policy: str) -> None:
         """Run a container, again and again as far as the restart policy says so."""
-        delay = 0.0
-        while True:
+        for again in itertools.count():
             ready = await self._prepared(state)
             ended = await self._containers[state.name].run(ready)
             if policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0):
                 return
-            if status.seconds(ended) >= _BACKOFF_RESET:
-                delay = 0.0
-            if delay:
+            if again:
                 state.last = ended
-                words = f"back-off {delay:.0f}s restarting failed container={state.name}"
+                words = f"back-off {_BACKOFF:.0f}s restarting failed container={state.name}"
                 self._wait(state, Waiting("CrashLoopBackOff", f"{words} pod={self.name}"))
-                await asyncio.sleep(delay)
-            delay = min(max(delay * 2, _BACKOFF_FIRST), _BACKOFF_MOST)
+                await asyncio.sleep(_BACKOFF)
 
     async def _prepared(self, state: ContainerState) -> launch.Launch:
         """Wait until a container can be started; its state says meanwhile what is missing."""
         if not launch.pullable(state.spec):
-            await self._never_pulled(state)
+            words = f"Back-off pulling {state.spec['image']}: lookup missing.invalid: no such host"
+            self._wait(state, Waiting("ImagePullBackOff", words))
+            await asyncio.Event().wait()
         while True:
             try:
                 return await launch.prepare(self._host, self.body, state.spec)
             except MissingReference as missing:
                 self._wait(state, Waiting("CreateContainerConfigError", str(missing)))
-                await self._host.warn(self.body, "Failed", f"Error: {missing}")
             except launch.CannotCreate as error:
                 self._wait(state, Waiting("CreateContainerError", str(error)))
-                await self._host.warn(self.body, "Failed", f"Error: {error}")
             except ApiError as error:
                 log.warning("pod %s: %s", self.name, error)
             await asyncio.sleep(_RETRY)
 
-    async def _never_pulled(self, state: ContainerState) -> None:
-        image = state.spec.get("image")
-        cause = f'failed to resolve reference "{image}": lookup missing.invalid: no such host'
-        self._wait(state, Waiting("ErrImagePull", cause))
-        await self._host.warn(self.body, "Failed", f'Failed to pull image "{image}": {cause}')
-        await asyncio.sleep(_RETRY)
-        words = f'Back-off pulling image "{image}": ErrImagePull: {cause}'
-        self._wait(state, Waiting("ImagePullBackOff", words))
-        await asyncio.Event().wait()
-
     async def _make_volumes(self) -> bool:
         try:
             await launch.write_volumes(self._host, self.body)
-        except MissingReference as missing:
-            await self._host.warn(self.body, "FailedMount", str(missing))
-        except ApiError as error:
+        except (MissingReference, ApiError) as error:
             log.warning("pod %s: volumes: %s", self.name, error)
-            await self._host.warn(self.body, "FailedMount", error.message)
+            first = self.state.all[0]
+            if isinstance(first.state, Waiting):
+                self._wait(first, Waiting(first.state.reason, str(error)))
         else:
             return True
         return False

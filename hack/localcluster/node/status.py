@@ -258,10 +258,3 @@ def lose(state: PodState) -> None:
 def moment(text: str | None) -> datetime | None:
     """Read a time of the API."""
     return datetime.fromisoformat(text) if text else None
-
-
-def seconds(ended: Terminated) -> float:
-    """How long a container ran."""
-    if ended.started_at is None or ended.finished_at is None:
-        return 0.0
-    return (ended.finished_at - ended.started_at).total_seconds()
