@@ -57,7 +57,7 @@ async def _run(connection: Connection, directory: Path, name: str) -> None:
         loop.add_signal_handler(number, stop.set)
     with StandIn(directory / "werf.sock") as stand_in:
         async with Api(connection) as api:
-            await Agent(Host(api, name, directory, stand_in=stand_in)).run(stop)
+            await Agent(Host(api, name, directory, stand_in)).run(stop)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import processes
 from .launch import Launch
-from .status import ContainerState, Running, Terminated
+from .status import ContainerState, Running, Terminated, now
 
 _NOT_STARTED = 128
 """Exit code of a container whose program could not be started, as containerd gives it."""
@@ -27,22 +27,15 @@ class Container:
         state: what is known of it; kept up to date here.
         pod_dir: where its output goes.
         share: the most bytes of termination message that it may take.
-        clock: tells the time.
         changed: called whenever `state` has changed.
     """
 
     def __init__(
-        self,
-        state: ContainerState,
-        pod_dir: Path,
-        share: int,
-        clock: Callable[[], datetime],
-        changed: Callable[[], None],
+        self, state: ContainerState, pod_dir: Path, share: int, changed: Callable[[], None]
     ) -> None:
         self.state = state
         self.log = pod_dir / f"{state.name}.log"
         self._share = share
-        self._clock = clock
         self._changed = changed
         self._launch: Launch | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -95,7 +88,7 @@ class Container:
             self.log.replace(self.log.with_name(f"{self.state.name}.previous.log"))
         self._launch = launch
         self._ended = None
-        started = self._clock()
+        started = now()
         with self.log.open("ab") as output:
             try:
                 self._process = await asyncio.create_subprocess_exec(
@@ -109,9 +102,7 @@ class Container:
                 )
             except (OSError, ValueError) as error:
                 words = f'failed to start container process: exec: "{launch.argv[0]}": {error}'
-                self.state.state = Terminated(
-                    _NOT_STARTED, "StartError", words, started, self._clock()
-                )
+                self.state.state = Terminated(_NOT_STARTED, "StartError", words, started, now())
                 self._changed()
                 return
         identity = f"process://{self._process.pid}"
@@ -127,7 +118,7 @@ class Container:
         assert self._launch is not None
         processes.kill(self._launch.mark)
         text = message(self.state.spec, code, self._launch.view.message, self.log, self._share)
-        self.state.state = Terminated(code, reason(code), text, started, self._clock(), identity)
+        self.state.state = Terminated(code, reason(code), text, started, now(), identity)
         self._changed()
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,10 +18,6 @@ OWN_VARIABLES = "variables.json"
 """The file in the state directory with variables for all containers."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(slots=True)
 class Host:
     """One node.
@@ -31,15 +26,13 @@ class Host:
         api: its API server.
         name: the Node's name.
         directory: the state directory, where pods/ is.
-        clock: tells the time.
-        stand_in: runs the stand-in for werf for containers; None: they run it themselves.
+        stand_in: runs the stand-in for werf for containers.
     """
 
     api: Api
     name: str
     directory: Path
-    clock: Callable[[], datetime] = _now
-    stand_in: StandIn | None = None
+    stand_in: StandIn
 
     @property
     def pods(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +12,10 @@ from typing import Any
 
 from . import environment, kubeconfig, mounts, processes, sources, stand_in, volumes
 from .host import Host
-from .mounts import inside
+from .mounts import CannotCreate, inside
 
 Object = Mapping[str, Any]
 _MISSING_REGISTRY = "missing.invalid/"
-
-
-class CannotCreate(Exception):  # noqa: N818 - a state that the container waits in
-    """A container that can never be created as its spec stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ async def _token(host: Host, pod: Object, spec: volumes.TokenSpec, directory: Pa
     """A volume's token: the one that is there while most of its life lies ahead."""
     current = directory / spec.path
     meta = directory.parent / f".{directory.name}.token.json"
-    now = host.clock().timestamp()
+    now = time.time()
     if current.is_file() and meta.is_file() and json.loads(meta.read_text()) > now:
         return current.read_text()
     token = await host.token(pod, spec)
@@ -109,10 +106,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     namespace = pod["metadata"]["namespace"]
     data = await sources.fetch(host.api, namespace, environment.references(container))
     resolved = environment.resolve(container, pod, data, given)
-    try:
-        view = mounts.lay_out(container, pod, pod_dir)
-    except mounts.MountError as error:
-        raise CannotCreate(str(error)) from error
+    view = mounts.lay_out(container, pod, pod_dir)
     words = [*container["command"], *(container.get("args") or [])]
     # Expand before rewriting, so that a path from a variable is mapped exactly once.
     argv = [view.paths.rewrite(environment.expand(word, resolved.values)) for word in words]
@@ -123,19 +117,13 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     real = {"PATH": os.environ["PATH"], **_credentials(host, pod, container, view)}
     real |= stand_in.played(str(container.get("image", "")), os.environ)
     real |= host.own_variables()
-    if host.stand_in:
-        real |= host.stand_in.variables()
+    real |= host.stand_in.variables()
     if "PATH" in variables:
         real["PATH"] = f"{variables.pop('PATH')}:{real['PATH']}"
     mark = processes.mark(host.name, pod_dir, name)
-    directory = inside(view.root, view_directory(container))
+    directory = inside(view.root, str(container.get("workingDir") or "/"))
     directory.mkdir(parents=True, exist_ok=True)
     return Launch(argv, {**real, **variables, processes.MARK: mark}, view, directory, mark)
-
-
-def view_directory(container: Object) -> str:
-    """A container's working directory, as a path in the container."""
-    return str(container.get("workingDir") or "/")
 
 
 def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) -> dict[str, str]:

@@ -14,6 +14,7 @@ from . import container, launch, processes, status
 from .api import STRATEGIC, ApiError
 from .container import Container
 from .host import Host
+from .mounts import CannotCreate
 from .sources import MissingReference
 from .status import ContainerState, PodState, Terminated, Verdict, Waiting
 
@@ -52,11 +53,11 @@ class Pod:
         self.state = PodState(
             [ContainerState(c, Waiting(waiting)) for c in spec.get("initContainers") or []],
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
-            status.moment(self._status.get("startTime")) or host.clock(),
+            status.now(),
         )
         share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
-            c.name: Container(c, self._dir, share, host.clock, self._touch) for c in self.state.all
+            c.name: Container(c, self._dir, share, self._touch) for c in self.state.all
         }
         self._written: Object = {}
         self._changed = asyncio.Event()
@@ -188,7 +189,7 @@ class Pod:
                 return await launch.prepare(self._host, self.body, state.spec)
             except MissingReference as missing:
                 self._wait(state, Waiting("CreateContainerConfigError", str(missing)))
-            except launch.CannotCreate as error:
+            except CannotCreate as error:
                 self._wait(state, Waiting("CreateContainerError", str(error)))
             except ApiError as error:
                 log.warning("pod %s: %s", self.name, error)
@@ -233,7 +234,7 @@ class Pod:
         limit = self.body["spec"].get("activeDeadlineSeconds")
         if limit is None:
             return None
-        passed = (self._host.clock() - self.state.started_at).total_seconds()
+        passed = (status.now() - self.state.started_at).total_seconds()
         return max(0.0, float(limit) - passed)
 
     async def _remove(self) -> None:
@@ -262,7 +263,7 @@ class Pod:
         """Write the status if it isn't what was written last."""
         async with self._reporting:
             known = {**self.body, "status": self._status}
-            wanted = status.build(known, self.state, self._host.clock())
+            wanted = status.build(known, self.state, status.now())
             if wanted == self._written:
                 return
             uid = self.body["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""The status of a pod, made from the states of its containers. Pure."""
+"""The status of a pod, made from the states of its containers."""
 
 from __future__ import annotations
 
@@ -230,6 +230,11 @@ def _ready(pod: Mapping[str, Any], state: PodState, current: str, now: str | Non
     return {**words, "lastTransitionTime": since}
 
 
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
+
+
 def timestamp(moment: datetime | None) -> str | None:
     """A moment in the API's form, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
@@ -253,8 +258,3 @@ def lose(state: PodState) -> None:
     for container in state.all:
         container.state = Terminated(137, VERDICT.reason, VERDICT.message)
     state.verdict, state.ending = VERDICT, True
-
-
-def moment(text: str | None) -> datetime | None:
-    """Read a time of the API."""
-    return datetime.fromisoformat(text) if text else None
