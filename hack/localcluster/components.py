@@ -192,13 +192,13 @@ def _registry(plan: Plan) -> Component:
     return Component("registry", command, quiet, f"{plan.url('registry', 'http')}/v2/")
 
 
-def registry_config(layout: Layout, port: int, secret: str) -> dict[str, object]:
+def registry_config(data: Path, port: int, secret: str) -> dict[str, object]:
     """The registry's configuration: plain HTTP on loopback, deletes allowed."""
     return {
         "version": "0.1",
         "log": {"level": "info", "accesslog": {"disabled": False}},
         "storage": {
-            "filesystem": {"rootdirectory": str(layout.registry)},
+            "filesystem": {"rootdirectory": str(data)},
             "delete": {"enabled": True},
             "maintenance": {"uploadpurging": {"enabled": False}},
         },
