@@ -18,6 +18,7 @@ Known differences from a real node:
 - A mount inside an emptyDir is a link in it, seen by every container that mounts the emptyDir.
 - A container finds its ServiceAccount's token by KUBECONFIG, because the fixed path
   ``/var/run/secrets/kubernetes.io/serviceaccount`` isn't the container's own.
+- Volumes are written once, before the first container starts, and tokens hold for a day.
 - Of fields only a pod's name, namespace and uid, of volumes no hostPath and no subPath: a pod that
   wants more waits, and says for what.
 - There are no Events: what a pod waits for stands in the state of its first container that waits.

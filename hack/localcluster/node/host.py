@@ -16,6 +16,8 @@ from .volumes import TokenSpec
 Object = Mapping[str, Any]
 OWN_VARIABLES = "variables.json"
 """The file in the state directory with variables for all containers."""
+_TOKEN_SECONDS = 24 * 3600
+"""More than any container runs: tokens aren't renewed."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Host:
         metadata = pod["metadata"]
         account = pod["spec"].get("serviceAccountName", "default")
         wanted: dict[str, Any] = {
-            "expirationSeconds": spec.seconds,
+            "expirationSeconds": _TOKEN_SECONDS,
             "boundObjectRef": {
                 "apiVersion": "v1",
                 "kind": "Pod",

@@ -38,13 +38,7 @@ class Connection:
         return cls(server, (pki / "ca.crt").read_bytes(), tls, serving)
 
 
-def for_container(connection: Connection, *, token: str, token_file: Path, namespace: str) -> str:
-    """Write a kubeconfig for a container, in JSON, which is YAML that anything can read.
-
-    The token is there twice: clients that know `tokenFile` follow its renewals, the others take
-    `token`.
-    """
+def for_container(connection: Connection, *, token: str, namespace: str) -> str:
+    """Write a kubeconfig for a container, in JSON, which is YAML that anything can read."""
     server = Server(connection.server, connection.ca)
-    config = with_token(server, "pod", token, namespace)
-    config["users"][0]["user"]["tokenFile"] = str(token_file)
-    return json.dumps(config, indent=1)
+    return json.dumps(with_token(server, "pod", token, namespace), indent=1)

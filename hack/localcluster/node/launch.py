@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +41,7 @@ def pullable(container: Object) -> bool:
 
 
 async def write_volumes(host: Host, pod: Object) -> None:
-    """Write or renew all volumes of a pod.
+    """Write all volumes of a pod.
 
     Raises:
         MissingReference: something that a volume needs isn't there yet.
@@ -57,9 +55,7 @@ async def write_volumes(host: Host, pod: Object) -> None:
         directory = host.pod_dir(pod) / "volumes" / volume["name"]
         volumes.check(volume)
         if volumes.has_files(volume):
-            issued = {
-                spec: await _token(host, pod, spec, directory) for spec in volumes.tokens(volume)
-            }
+            issued = {spec: await host.token(pod, spec) for spec in volumes.tokens(volume)}
             try:
                 content = volumes.files(volume, pod, data, issued)
             except sources.MissingReference as missing:
@@ -68,19 +64,6 @@ async def write_volumes(host: Host, pod: Object) -> None:
             volumes.write(directory, content)
         elif "emptyDir" in volume:
             directory.mkdir(parents=True, exist_ok=True)
-
-
-async def _token(host: Host, pod: Object, spec: volumes.TokenSpec, directory: Path) -> str:
-    """A volume's token: the one that is there while most of its life lies ahead."""
-    current = directory / spec.path
-    meta = directory.parent / f".{directory.name}.token.json"
-    now = time.time()
-    if current.is_file() and meta.is_file() and json.loads(meta.read_text()) > now:
-        return current.read_text()
-    token = await host.token(pod, spec)
-    meta.parent.mkdir(parents=True, exist_ok=True)
-    meta.write_text(json.dumps(now + 0.8 * spec.seconds))
-    return token
 
 
 async def prepare(host: Host, pod: Object, container: Object) -> Launch:
@@ -138,7 +121,6 @@ def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) 
         kubeconfig.for_container(
             host.api.connection,
             token=token_file.read_text(),
-            token_file=token_file,
             namespace=pod["metadata"]["namespace"],
         )
     )

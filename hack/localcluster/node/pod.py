@@ -25,8 +25,6 @@ _RETRY = 1.0
 """Seconds between looks for a missing ConfigMap or Secret."""
 _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
-_REFRESH = 10.0
-"""Seconds between renewals of volumes; a kubelet takes a minute or more."""
 _BACKOFF = 10.0
 """Seconds before a container is started for the third time and on; a kubelet doubles them."""
 _DEADLINE = Verdict(
@@ -120,16 +118,15 @@ class Pod:
             return
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())
-        refresh = asyncio.create_task(self._renew_volumes())
         try:
             await asyncio.wait(
                 {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             finished = life.done()
-            for task in (life, deleted, refresh):
+            for task in (life, deleted):
                 task.cancel()
-            outcomes = await asyncio.gather(life, deleted, refresh, return_exceptions=True)
+            outcomes = await asyncio.gather(life, deleted, return_exceptions=True)
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
@@ -206,11 +203,6 @@ class Pod:
         else:
             return True
         return False
-
-    async def _renew_volumes(self) -> None:
-        while True:
-            await asyncio.sleep(_REFRESH)
-            await self._make_volumes()
 
     # Ends
 
