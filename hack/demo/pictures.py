@@ -21,7 +21,7 @@ from demo import bundles, rules
 from demo.chart import ROOT
 from demo.objects import Manifest, describe
 from demo.screen import WIDTH, recording
-from demo.stage import APPS, HOME, Stage, example
+from demo.stage import APPS, HOME, Stage, example, example_of
 from demo.waiting import NotYet, until
 
 FULL, TAKEN = "team-full", "team-taken"
@@ -133,6 +133,6 @@ def _says(stage: Stage, which: tuple[str, str, str], said: str) -> None:
 
 def _write_planned_rule(path: Path) -> None:
     """The example's rule with one more namespace, and without one that it has."""
-    (rule,) = (one for one in example(rules.FILE) if one["kind"] == "CopyratorRule")
+    rule = example_of(rules.FILE, "CopyratorRule")
     rule["spec"]["targets"] |= {"namespaces": ["team-*", APPS], "exclude": [rules.TEAMS[0]]}
     path.write_text(yaml.safe_dump(rule), encoding="utf-8")

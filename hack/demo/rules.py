@@ -6,7 +6,7 @@ from typing import Any
 
 from demo.objects import Manifest, describe, fingerprint
 from demo.screen import Rows
-from demo.stage import Stage, example, spec_of
+from demo.stage import Stage, example_of, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
@@ -18,12 +18,8 @@ SPACES = (*TEAMS, LATE)
 OTHER = "other"
 
 
-def _manifest(kind: str) -> Manifest:
-    return next(one for one in example(FILE) if one["kind"] == kind)
-
-
 def _source() -> tuple[str, str]:
-    about = _manifest("Secret")["metadata"]
+    about = example_of(FILE, "Secret")["metadata"]
     return about["name"], about["namespace"]
 
 
@@ -71,7 +67,7 @@ def delete_copy(stage: Stage) -> Rows:
 
 def status(stage: Stage) -> Rows:
     """Look at the rule's status."""
-    about = _manifest("CopyratorRule")["metadata"]
+    about = example_of(FILE, "CopyratorRule")["metadata"]
 
     def look() -> Manifest:
         rule = stage.objects.get("copyrators", about["name"], about["namespace"]) or {}
@@ -104,7 +100,7 @@ def delete_rule(stage: Stage) -> str:
 
 def delete_rule_of(file: str, result: str, stage: Stage) -> str:
     """Delete the rule of an example; it is gone once its copies are."""
-    (about,) = (one["metadata"] for one in example(file) if one["kind"] == "CopyratorRule")
+    about = example_of(file, "CopyratorRule")["metadata"]
     stage.types(f"kubectl -n {about['namespace']} delete copyrator {about['name']}")
     return result
 

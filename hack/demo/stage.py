@@ -36,6 +36,11 @@ def example(name: str) -> list[Manifest]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
+def example_of(name: str, kind: str) -> Manifest:
+    """Return the first manifest of a kind in such a file."""
+    return next(one for one in example(name) if one["kind"] == kind)
+
+
 def spec_of(name: str) -> str:
     """Return the lines of the last rule or Bundle in a file in examples/, from "spec:" on."""
     return "spec:" + (EXAMPLES / name).read_text().rpartition("\nspec:")[2].rstrip()
