@@ -104,7 +104,11 @@ class Credentials:
         certificate, key = (
             (self.layout.pki / f"{name}.{kind}").read_bytes() for kind in ("crt", "key")
         )
-        return with_certificate(self._server(), user, certificate, key)
+        proof = {
+            "client-certificate-data": _encode(certificate),
+            "client-key-data": _encode(key),
+        }
+        return _document(self._server(), user, proof, namespace="default")
 
     def _certificate(self, name: str, user: str, groups: Sequence[str]) -> None:
         if not (self.layout.pki / f"{name}.crt").exists():
@@ -226,15 +230,6 @@ class Server:
 
     url: str
     authority: bytes
-
-
-def with_certificate(server: Server, user: str, certificate: bytes, key: bytes) -> dict[str, Any]:
-    """A kubeconfig for a user that proves itself by a client certificate (PEM)."""
-    credentials = {
-        "client-certificate-data": _encode(certificate),
-        "client-key-data": _encode(key),
-    }
-    return _document(server, user, credentials, namespace="default")
 
 
 def with_token(server: Server, user: str, token: str, namespace: str) -> dict[str, Any]:

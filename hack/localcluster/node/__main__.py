@@ -11,6 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
+import aiohttp
+
 from .agent import Agent
 from .api import Api
 from .host import Host
@@ -56,8 +58,11 @@ async def _run(connection: Connection, directory: Path, name: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with StandIn(directory / "werf.sock") as stand_in:
-        async with Api(connection) as api:
-            await Agent(Host(api, name, directory, stand_in)).run(stop)
+        # Every pod in work may hold a request of its own; none of them may wait for the watch.
+        connector = aiohttp.TCPConnector(limit=64, ssl=connection.tls)
+        headers = {"User-Agent": "localcluster-node"}
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+            await Agent(Host(Api(connection, session), name, directory, stand_in)).run(stop)
 
 
 if __name__ == "__main__":

@@ -114,11 +114,13 @@ class Container:
         self, process: asyncio.subprocess.Process, started: datetime, identity: str
     ) -> None:
         """Wait for the process, sweep up what it leaves behind, record how it ended."""
-        code = exit_code(await process.wait())
+        code = await process.wait()
+        code = 128 - code if code < 0 else code  # 128 + n after signal n
         assert self._launch is not None
         processes.kill(self._launch.mark)
+        reason = "Completed" if code == 0 else "Error"
         text = message(self.state.spec, code, self._launch.view.message, self.log, self._share)
-        self.state.state = Terminated(code, reason(code), text, started, now(), identity)
+        self.state.state = Terminated(code, reason, text, started, now(), identity)
         self._changed()
 
 
@@ -128,16 +130,6 @@ POD_MESSAGE_BYTES = 12 * 1024
 """Most bytes of the messages of one pod, shared out evenly."""
 LOG_BYTES = 2048
 LOG_LINES = 80
-
-
-def exit_code(returncode: int) -> int:
-    """A process's return code as a container's exit code: 128 + n after signal n."""
-    return 128 - returncode if returncode < 0 else returncode
-
-
-def reason(code: int) -> str:
-    """The word that goes with an exit code."""
-    return "Completed" if code == 0 else "Error"
 
 
 def message(container: Mapping[str, Any], code: int, written: Path, log: Path, share: int) -> str:

@@ -13,7 +13,6 @@ from .host import Host
 from .mounts import CannotCreate, inside
 
 Object = Mapping[str, Any]
-_MISSING_REGISTRY = "missing.invalid/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,6 @@ class Launch:
     mark: str
 
 
-def pullable(container: Object) -> bool:
-    """Whether the container's image "exists": any does, except those of one registry."""
-    return not str(container.get("image", "")).startswith(_MISSING_REGISTRY)
-
-
 async def write_volumes(host: Host, pod: Object) -> None:
     """Write all volumes of a pod.
 
@@ -53,7 +47,6 @@ async def write_volumes(host: Host, pod: Object) -> None:
     data = await sources.fetch(host.api, namespace, refs)
     for volume in specs:
         directory = host.pod_dir(pod) / "volumes" / volume["name"]
-        volumes.check(volume)
         if volumes.has_files(volume):
             issued = {spec: await host.token(pod, spec) for spec in volumes.tokens(volume)}
             try:
@@ -63,7 +56,12 @@ async def write_volumes(host: Host, pod: Object) -> None:
                 raise sources.MissingReference(words) from None
             volumes.write(directory, content)
         elif "emptyDir" in volume:
+            # Of one in memory, too: that, and a limit, would need rights.
             directory.mkdir(parents=True, exist_ok=True)
+        else:
+            kind = next((key for key in volume if key != "name"), "nothing")
+            words = f"a process node has no volumes of the kind {kind}"
+            raise sources.MissingReference(words)
 
 
 async def prepare(host: Host, pod: Object, container: Object) -> Launch:

@@ -177,8 +177,8 @@ class Pod:
 
     async def _prepared(self, state: ContainerState) -> launch.Launch:
         """Wait until a container can be started; its state says meanwhile what is missing."""
-        if not launch.pullable(state.spec):
-            words = f"Back-off pulling {state.spec['image']}: lookup missing.invalid: no such host"
+        if (image := str(state.spec.get("image"))).startswith("missing.invalid/"):
+            words = f"Back-off pulling {image}: lookup missing.invalid: no such host"
             self._wait(state, Waiting("ImagePullBackOff", words))
             await asyncio.Event().wait()
         while True:

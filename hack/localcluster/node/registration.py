@@ -72,7 +72,7 @@ async def _renew(api: Api, name: str) -> None:
         lease = {"metadata": {"name": name}, "spec": now}
         await api.request("POST", path.removesuffix(f"/{name}"), lease)
     # The Lease survives its Node; a Node that is gone must be registered again.
-    await api.get(f"/api/v1/nodes/{name}")
+    await api.request("GET", f"/api/v1/nodes/{name}")
 
 
 def manifest(name: str, log_port: int) -> Object:

@@ -38,20 +38,6 @@ def has_files(volume: Object) -> bool:
     return any(kind in volume for kind in _KINDS)
 
 
-def check(volume: Object) -> None:
-    """Refuse a volume that a process node can't give.
-
-    An emptyDir with ``medium: Memory`` passes, but is a directory on disk as any other, and no
-    ``sizeLimit`` is enforced: both would need rights that a process node doesn't ask for.
-
-    Raises:
-        MissingReference: names the volume and its kind.
-    """
-    if not has_files(volume) and "emptyDir" not in volume:
-        kind = next((key for key in volume if key != "name"), "nothing")
-        raise MissingReference(f"a process node has no volumes of the kind {kind}")
-
-
 def references(volume: Object) -> Iterator[Ref]:
     """The ConfigMaps and Secrets that a volume is made from."""
     for kind, source in _parts(volume):
