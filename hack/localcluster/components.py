@@ -145,6 +145,8 @@ _UNUSED = (
 
 def _controller_manager(plan: Plan) -> Component:
     pki = plan.layout.pki
+    # The process node sends no signs of life.
+    unused = (*_UNUSED, *(("node-lifecycle",) if plan.state.process_node else ()))
     more = {
         "use-service-account-credentials": "true",
         "service-account-private-key-file": str(pki / "service-account.key"),
@@ -153,7 +155,7 @@ def _controller_manager(plan: Plan) -> Component:
         "cluster-signing-key-file": str(pki / "ca.key"),
         "service-cluster-ip-range": SERVICE_CIDR,
         "concurrent-namespace-syncs": "20",
-        "controllers": ",".join(["*", *(f"-{name}-controller" for name in _UNUSED)]),
+        "controllers": ",".join(["*", *(f"-{name}-controller" for name in unused)]),
         # The default is a directory under /usr, which it creates.
         "flex-volume-plugin-dir": str(plan.layout.home / "flexvolume"),
     }
