@@ -68,6 +68,7 @@ def test_the_first_sentence_is_the_fault_or_what_runs(body: dict[str, Any], sent
     assert values(body)["one"]["sentence"] == sentence
 
 
+@pytest.mark.needs("approval")
 def test_the_version_that_waits_is_the_next_one() -> None:
     there = {"version": "1.0", "digest": DIGEST}
     gate = {"name": "promotion", "state": "Waiting", "reason": "NotPromoted"}

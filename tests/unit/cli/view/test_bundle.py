@@ -112,6 +112,7 @@ def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None
     assert glance(READY, odd) == glance(READY, condition(kind, "True"))
 
 
+@pytest.mark.needs("login")
 @pytest.mark.parametrize(
     ("spec", "shown"),
     [({}, "-"), ({"auth": "creds"}, "Secret creds"), ({"provider": "aws"}, "aws")],
@@ -138,6 +139,7 @@ DRIFTED = condition("Drifted", "True", "Drifted", "update ::ConfigMap:app has dr
 UNTRUSTED = "1.0.1 stays deployed, but isn't trusted: no key"
 
 
+@pytest.mark.needs("drift", "health", "signatures")
 @pytest.mark.parametrize(
     ("conditions", "seen"),
     [
@@ -185,6 +187,7 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(
     assert glance(READY, pending(reason, status="False"))[1] == ""
 
 
+@pytest.mark.needs("freeze")
 def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     ready = condition("Ready", "Unknown", "OutsideWindow", "closed")
     waits = pending("AwaitingApproval", "plan 1 waits")
@@ -206,6 +209,8 @@ def test_a_list_says_which_wait_for_a_freeze() -> None:
 SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
 
 
+@pytest.mark.needs("age", "approval", "dependencies", "promotion", "signatures", "windows")
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("spec", "status", "shown"),
     [
@@ -262,6 +267,7 @@ def test_the_gates_that_a_forced_deploy_passed_over() -> None:
         assert ("passed over age, window" in line) is bool(text)
 
 
+@pytest.mark.needs("consent")
 @pytest.mark.parametrize(
     ("consent", "verdict", "text"),
     [
@@ -301,6 +307,7 @@ ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
 SERVER = "https://other.example.com"
 
 
+@pytest.mark.needs("approval", "cluster")
 @pytest.mark.parametrize(
     ("status", "where", "verdict"),
     [
@@ -418,6 +425,7 @@ def test_operations_are_counted_by_type() -> None:
     assert counted({"operations": 0}) == "no operations"
 
 
+@pytest.mark.needs("approval")
 def test_describe_and_why_say_how_to_decide() -> None:
     body = planned(PLAN | {"newer": "1.3.0"}, attempted={"plan": "b" * 32, "approvedBy": "ann"})
     newer = "1.3.0 waits for the decision; copyrator plan bundle apps/shop --refresh plans it now"
@@ -439,6 +447,7 @@ def test_describe_and_why_say_how_to_decide() -> None:
     assert described(planned(None), "Plan") == why(planned(None), "Plan:") == []
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
@@ -460,6 +469,7 @@ def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str
     assert described(body, "Preview")[1:] == ([line] if text else [])
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
@@ -476,6 +486,8 @@ def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: s
     assert (why(body, "Plan:")[1] == line) is bool(text)
 
 
+@pytest.mark.needs("approval")
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -547,6 +559,8 @@ FOUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("drift")
+@pytest.mark.needs("drift")
 def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str, Any]:
     body = bundle({"drift": {"mode": mode}})
     made_of = {"digest": "sha256:a", "specHash": spec_hash(body["spec"], {}, {})}
@@ -578,6 +592,7 @@ def test_why_says_the_same_of_drift_and_why_nothing_is_known() -> None:
     assert lines[-1].endswith("; at once: copyrator plan bundle apps/shop --refresh")
 
 
+@pytest.mark.needs("drift")
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -590,6 +605,7 @@ def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
     assert f"  Next check:    {said}; at once: " in described(drifting(**status), "Drift")[-1]
 
 
+@pytest.mark.needs("health")
 def test_nothing_is_said_where_nobody_asks() -> None:
     off = drifting(mode="Off", conditions=[SICK])
     assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
@@ -620,6 +636,8 @@ ENDED = {
 }
 
 
+@pytest.mark.needs("promotion")
+@pytest.mark.needs("promotion")
 def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
 
@@ -650,6 +668,7 @@ def test_why_says_the_soak_and_that_it_is_held() -> None:
 ATTEST = {"environment": "staging", "keyFrom": {"secretName": "a", "key": "b"}}
 
 
+@pytest.mark.needs("attest")
 def test_describe_and_why_say_what_is_attested() -> None:
     said = {"environment": "staging", "state": "Attested", "issuedAt": "2026-01-02T11:00:00Z"}
     withdrawn = {**said, "state": "Withdrawn", "reason": "it was held: \x1b[31mx"}
@@ -668,6 +687,9 @@ def test_describe_and_why_say_what_is_attested() -> None:
 VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
 
 
+@pytest.mark.needs("approval")
+@pytest.mark.needs("freeze", "windows")
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("label", "body", "lines"),
     [
@@ -797,6 +819,8 @@ def test_any_status_can_be_shown(status: Any) -> None:
 PINNED = {"version": "1.0.0", "digest": f"sha256:{'a' * 64}", "at": "2026-01-02T11:00:00Z"}
 
 
+@pytest.mark.needs("rollback")
+@pytest.mark.needs("rollback")
 def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
@@ -832,6 +856,7 @@ def test_describe_says_which_tags_are_looked_at() -> None:
     assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
 
 
+@pytest.mark.needs("login")
 @pytest.mark.parametrize(
     ("own", "who"), [((), "ServiceAccount apps/werf"), (("app*",), "the operator's own identity")]
 )

@@ -26,6 +26,7 @@ def rollout(step=1, **more):
     return {"content": "a" * 32, "previous": "b" * 32, "steps": 4, "step": step, **more}
 
 
+@pytest.mark.needs("drift", "health", "signatures")
 @pytest.mark.parametrize(
     ("body", "state"),
     [
@@ -81,6 +82,7 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     assert [view.number(state) for state in State] == [2, 1, 1, 1]
 
 
+@pytest.mark.needs("drift")
 @pytest.mark.parametrize(
     ("conditions", "state", "reason"),
     [
@@ -182,6 +184,7 @@ def test_a_row_has_the_deployed_and_the_available_version():
     assert (row.shown, row.numbers, row.available, row.since) == ("infra/a", "1.0", "1.1", "60m")
 
 
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("freeze", "reason", "message"),
     [
@@ -235,6 +238,7 @@ def test_the_newest_deploys_of_bundles_that_are_well_are_listed():
     assert [row.name for row in view.deploys] == [f"b{day:02}" for day in range(12, 4, -1)]
 
 
+@pytest.mark.needs("freeze")
 def test_the_overview_may_be_of_a_part_only():
     ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2027-01-01T00:00:00Z"}
     counts = {"desired": 3, "ready": 2}
