@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.bundle_status import Attempted, BundleStatus, HistoryEntry
+from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, HistoryEntry
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.notices import About
@@ -500,6 +500,10 @@ class Words:
     ) -> Iterable[VersionEvent]:
         """What holds for versions, whenever that began; ``versions``: all that are known."""
         return ()
+
+    def ends(self, gate: GateStatus) -> str:  # noqa: ARG002
+        """What happens at the time of a verdict of its gate, where the gate doesn't say it."""
+        return ""
 
     def delays(self, view: View) -> str:  # noqa: ARG002
         """What has to happen before a failed deploy is retried: ``a window opens``."""

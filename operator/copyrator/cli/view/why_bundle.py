@@ -283,8 +283,10 @@ def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
 
 def _ends(gate: GateStatus) -> str:
     """What happens at the time of a gate's verdict, as a verb."""
-    ends = _GATES[gate.name].until if gate.name in _GATES else "ends"
-    return "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
+    for one in load_words():
+        if ends := one.ends(gate):
+            return ends
+    return _GATES[gate.name].until if gate.name in _GATES else "ends"
 
 
 def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from copyrator.api.approval import ApprovalSpec, AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import Part
-from copyrator.api.bundle_status import BundleStatus, GateState
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanSummary, PreviewPlan
 from copyrator.api.plan_words import (
@@ -351,6 +351,10 @@ class ApprovalWords(Words):
                 notes,
                 tone=tone,
             )
+
+    def ends(self, gate: GateStatus) -> str:
+        """The plan, which waits for a decision."""
+        return "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ""
 
     def is_repeating(self, view: View) -> bool:
         """A plan's Job."""
