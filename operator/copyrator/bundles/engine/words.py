@@ -5,6 +5,8 @@ imports ``api`` and the feature's other pure modules: commands that show Bundles
 do notifications.
 """
 
+# ruff: noqa: ARG002 - methods have what those of subclasses need
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,7 +105,10 @@ class View(Protocol):
 
 
 class Place(Enum):
-    """Where something is said; in each place the features are in the order of the list."""
+    """Where something is said; in each place the features are in the order of the list.
+
+    Rows are parts of a description; details are those of a page and of the report.
+    """
 
     STATE = auto()
     """Rows: `describe`, below the status. Lines: `why`, below the checks."""
@@ -313,7 +318,7 @@ class Beside:
 
 
 class Opening(NamedTuple):
-    """When a deploy may begin; both are None where that is never."""
+    """When a deploy may begin; ``at`` is None where that is never."""
 
     at: datetime | None
     zone: ZoneInfo | None = None
@@ -387,132 +392,130 @@ class Words:
     """Columns of `get bundles -o wide`, by their heads."""
     beside: ClassVar[Beside | None] = None
     """What commands read for it beside the Bundles that they show."""
-
     tells_ready: ClassVar[Collection[str]] = ()
     """Reasons why a Bundle isn't Ready that notices of its own tell."""
     tells_failures: ClassVar[Collection[str]] = ()
     """Reasons of a failed attempt that they tell."""
 
-    def notices(self, told: Told) -> Iterable[Notice]:  # noqa: ARG002
-        """What people are told; from the status alone, whenever it has changed."""
-        return ()
+    # --- lists and overviews ----------------------------------------------------------------------
 
-    def unknown(self, status: BundleStatus) -> Iterable[About]:  # noqa: ARG002
-        """Its faults of which it isn't known now whether they hold."""
-        return ()
-
-    def requires(self, view: View) -> Iterable[str]:  # noqa: ARG002
+    def requires(self, view: View) -> Iterable[str]:
         """Its gates that the operator's settings require, by the status."""
         return ()
 
-    def marks(self, view: View) -> Iterable[Mark]:  # noqa: ARG002
+    def marks(self, view: View) -> Iterable[Mark]:
         """What holds beside Ready: words in lists, and what isn't well."""
         return ()
 
-    def awaits(self, view: View) -> str:  # noqa: ARG002
+    def awaits(self, view: View) -> str:
         """The reason for which a person has to do something, where no version waits for that."""
         return ""
 
-    def cluster(self, view: View) -> str:  # noqa: ARG002
-        """The cluster that the release is in, where that is another one."""
-        return ""
-
-    def login(self, view: View) -> str:  # noqa: ARG002
-        """By what the registry is logged in to, where that is no Secret; for lists."""
-        return ""
-
-    def polls_again(self, view: View) -> bool:  # noqa: ARG002
-        """Whether it has polls made before the interval has passed."""
-        return False
-
-    def is_repeating(self, view: View) -> bool:  # noqa: ARG002
-        """Whether a Job of its own runs again after a fault of the infrastructure."""
-        return False
-
-    def news(self, view: View) -> str:  # noqa: ARG002
+    def news(self, view: View) -> str:
         """What else is to be known of a Bundle without trouble, for its message in overviews."""
         return ""
 
-    def rows(self, view: View, place: Place) -> Iterable[Detail]:  # noqa: ARG002
+    def login(self, view: View) -> str:
+        """By what the registry is logged in to, where that is no Secret; for lists."""
+        return ""
+
+    # --- `describe`, `why`, details ---------------------------------------------------------------
+
+    def rows(self, view: View, place: Place) -> Iterable[Detail]:
         """Parts of a description, at a place."""
         return ()
 
-    def lines(self, view: View, place: Place) -> Iterable[str]:  # noqa: ARG002
+    def lines(self, view: View, place: Place) -> Iterable[str]:
         """Lines of `why` about a valid spec, at a place."""
         return ()
 
-    def steps(
-        self,
-        view: View,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        place: Place,  # noqa: ARG002
-    ) -> Iterable[DeployStep]:
+    def cluster(self, view: View) -> str:
+        """The cluster that the release is in, where that is another one."""
+        return ""
+
+    def polls_again(self, view: View) -> bool:
+        """Whether it has polls made before the interval has passed."""
+        return False
+
+    # --- gates and steps --------------------------------------------------------------------------
+
+    def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterable[DeployStep]:
         """Its checks before a deploy beside its gates: in NAMESPACE and VERSIONS."""
         return ()
 
-    def missing(self, view: View) -> Iterable[DeployStep]:  # noqa: ARG002
+    def missing(self, view: View) -> Iterable[DeployStep]:
         """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
         return ()
 
-    def origins(self, body: Body) -> Origins | None:  # noqa: ARG002
-        """Where its versions come from; of each Bundle that a page knows. None: from anywhere."""
-        return None
-
-    def stage(self, view: View, sources: Sequence[Body]) -> Stage | None:  # noqa: ARG002
-        """What is drawn of it; ``sources``: the Bundles of ``origins`` that the user may see."""
-        return None
-
-    def lead(self, view: View) -> str:  # noqa: ARG002
-        """What a person has to do, as the first sentence of a page of a Bundle that waits."""
+    def ends(self, gate: GateStatus) -> str:
+        """What happens at the time of a verdict of its gate, where the gate doesn't say it."""
         return ""
 
-    def section(self, view: View) -> Section | None:  # noqa: ARG002
-        """Its part of a page and of the report."""
+    def delays(self, view: View) -> str:
+        """What has to happen before a failed deploy is retried: ``a window opens``."""
+        return ""
+
+    def opens(self, spec: BundleSpec, moment: datetime) -> Opening | None:
+        """When a deploy may begin that can't begin at this time; None: it can."""
         return None
 
-    def objects(self, view: View) -> str:  # noqa: ARG002
-        """What a page says above the release's objects."""
-        return ""
+    def is_repeating(self, view: View) -> bool:
+        """Whether a Job of its own runs again after a fault of the infrastructure."""
+        return False
+
+    # --- versions ---------------------------------------------------------------------------------
 
     def notes(
-        self,
-        view: View,  # noqa: ARG002
-        sources: Sequence[Body],  # noqa: ARG002
+        self, view: View, sources: Sequence[Body]
     ) -> Callable[[Deploy, str | None], Iterable[str]]:
         """What is to be said of a deploy of this time.
 
-        ``sources``: the Bundles that it is promoted from.
+        ``sources``: the Bundles of ``origins`` that the user may see.
         """
         return lambda _entry, _time: ()
 
-    def events(self, view: View) -> Iterable[VersionEvent]:  # noqa: ARG002
+    def events(self, view: View) -> Iterable[VersionEvent]:
         """What happened to its versions beside deploys."""
         return ()
 
-    def versions(self, view: View) -> Mapping[str | None, str | None]:  # noqa: ARG002
+    def versions(self, view: View) -> Mapping[str | None, str | None]:
         """Digests with their versions that its status has beside deploys."""
         return {}
 
     def standing(
-        self,
-        view: View,  # noqa: ARG002
-        versions: Mapping[str | None, str | None],  # noqa: ARG002
+        self, view: View, versions: Mapping[str | None, str | None]
     ) -> Iterable[VersionEvent]:
         """What holds for versions, whenever that began; ``versions``: all that are known."""
         return ()
 
-    def ends(self, gate: GateStatus) -> str:  # noqa: ARG002
-        """What happens at the time of a verdict of its gate, where the gate doesn't say it."""
+    # --- pages and the report ---------------------------------------------------------------------
+
+    def lead(self, view: View) -> str:
+        """What a person has to do, as the first sentence of a page of a Bundle that waits."""
         return ""
 
-    def delays(self, view: View) -> str:  # noqa: ARG002
-        """What has to happen before a failed deploy is retried: ``a window opens``."""
-        return ""
-
-    def opens(
-        self,
-        spec: BundleSpec,  # noqa: ARG002
-        moment: datetime,  # noqa: ARG002
-    ) -> Opening | None:
-        """When a deploy may begin that can't begin at this time; None: it can."""
+    def section(self, view: View) -> Section | None:
+        """Its part of a page and of the report."""
         return None
+
+    def objects(self, view: View) -> str:
+        """What a page says above the release's objects."""
+        return ""
+
+    def origins(self, body: Body) -> Origins | None:
+        """Where its versions come from; of each Bundle that a page knows. None: from anywhere."""
+        return None
+
+    def stage(self, view: View, sources: Sequence[Body]) -> Stage | None:
+        """What is drawn of it; ``sources``: the Bundles of ``origins`` that the user may see."""
+        return None
+
+    # --- notices ----------------------------------------------------------------------------------
+
+    def notices(self, told: Told) -> Iterable[Notice]:
+        """What people are told; from the status alone, whenever it has changed."""
+        return ()
+
+    def unknown(self, status: BundleStatus) -> Iterable[About]:
+        """Its faults of which it isn't known now whether they hold."""
+        return ()
