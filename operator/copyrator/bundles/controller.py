@@ -54,8 +54,9 @@ from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
+from copyrator.bundles.version.polling import PollStates, VersionResolver
 from copyrator.bundles.version.polls import RegistryPoller
+from copyrator.bundles.version.pushes import bring_forward
 from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
@@ -375,7 +376,7 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            self._poll_states.edited(entry.key)
+            schedule.edited(entry.key)
         self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
