@@ -376,7 +376,7 @@ class BundleController:
         if not (bundles.remove(entry.key, entry.uid) if deleted else bundles.take(entry)):
             return
         if before is None or before.generation != entry.generation:
-            schedule.edited(entry.key)
+            self._poll_states.edited(entry.key)
         self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 

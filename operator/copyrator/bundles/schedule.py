@@ -27,8 +27,6 @@ Clock = Callable[[], datetime]
 class _Changes:
     since_reconcile: frozenset[Change] = frozenset()
     """What has changed since the Bundle's last reconcile began."""
-    edited_at: datetime | None = None
-    """When a user last edited it."""
 
 
 class Schedule:
@@ -91,14 +89,6 @@ class Schedule:
         memory = self._memories.of(key, _Changes)
         found, memory.since_reconcile = memory.since_reconcile, frozenset()
         return found
-
-    def edited(self, key: BundleKey) -> None:
-        """Record that a user has edited a Bundle."""
-        self._memories.of(key, _Changes).edited_at = self._clock()
-
-    def edited_at(self, key: BundleKey) -> datetime | None:
-        """When a user last edited a Bundle; None: not since the start."""
-        return self._memories.of(key, _Changes).edited_at
 
     def set_due(self, key: BundleKey, moment: datetime | None) -> None:
         """Reconcile a Bundle at this time, in place of any earlier one; None: at none."""

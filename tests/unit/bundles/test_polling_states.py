@@ -115,6 +115,7 @@ def test_a_state_tells_its_poll_and_what_needs_no_decision(
         (ANSWERED, None, "", True),
         (ASKED, None, "a", True),
         (ASKED, None, "b", False),
+        (ASKED, WANTED, "", True),
         (ASKED, WANTED, "b", False),
         (Asked(NEW), None, "a", False),
         (Asked(NEW), WANTED, "a", True),
@@ -133,6 +134,7 @@ def test_a_push_is_polled_for_twice_unless_a_later_poll_accepts_no_older_answer(
     assert polling.again == 202.0
     assert polling.again_at(NOW, 201.5) == NOW + timedelta(seconds=0.5)
     polling.begin(201.9, NOW)
+    assert polling.poll == Poll(201.9, NOW)
     assert polling.again == 202.0
     polling.begin(202.0, NOW)
     assert polling.again is None

@@ -24,8 +24,8 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.machine import Answered, Asked, Polling, Settled
-from copyrator.bundles.version.polling import PollStates
+from copyrator.bundles.version.machine import Answered, Asked, Settled
+from copyrator.bundles.version.polling import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -184,7 +184,7 @@ def schedule() -> tuple[Schedule, Memories, Queues]:
 @pytest.mark.parametrize("why", Change)
 def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Change) -> None:
     made, memories, queues = schedule()
-    polling = memories.of(KEY, Polling)
+    polling = memories.of(KEY, PollMemory).polling
     polling.state = Settled(("all",))
     made.changed(KEY, why)
     interval = SHOP.spec.interval if isinstance(SHOP.spec, BundleSpec) else 0.0
@@ -199,7 +199,7 @@ def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Cha
 def test_a_decision_in_progress_does_not_count_as_the_new_one() -> None:
     made, memories, _ = schedule()
     made.changed(KEY, Change.PUSH)
-    polling = memories.of(KEY, Polling)
+    polling = memories.of(KEY, PollMemory).polling
     polling.answer()
     assert isinstance(decided := polling.state, Answered)
     made.changed(KEY, Change.GATE)

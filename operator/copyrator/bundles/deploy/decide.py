@@ -57,7 +57,6 @@ from copyrator.bundles.version.answer import (
     kept_until,
     record_available,
     record_error,
-    record_unavailable,
     take_over,
 )
 from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
@@ -341,15 +340,14 @@ def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> Bundle
         found = resolution.named
     elif resolution.unresolved is None and resolution.tag:
         found = Candidate(resolution.tag, resolution.digest)
-    if found is None:
-        status = record_unavailable(status, resolution.rejected, next_poll, case.now)
-    else:
+    available = Available(rejected=resolution.rejected)
+    if found is not None:
         quarantined = case.decision.action is deciding.DeployAction.QUARANTINE
         rejected = tuple(
             one for one in resolution.rejected if quarantined or one.version != found.version
         )
         available = Available(version=found.version, digest=found.digest, rejected=rejected)
-        status = record_available(status, available, next_poll, case.now)
+    status = record_available(status, available, next_poll, case.now)
     if resolution.is_pinned and resolution.tag:
         status = structs.replace(
             status, target=VersionRef(version=resolution.tag, digest=resolution.digest)

@@ -137,7 +137,7 @@ class Polling:
 
         So it is without a request, and with one that it was begun for, or that was handled before.
         """
-        handled = self.handled.request if self.handled else ""
+        handled = self.handled and self.handled.request
         return self.poll is not None and request in ("", self.poll.request, handled)
 
     def answer(self) -> None:
@@ -161,10 +161,8 @@ class Polling:
 
     def unsettle(self) -> None:
         """Have the next answer decided on, also if it is the same."""
-        if isinstance(self.state, Asked | Answered):
-            self.state = replace(self.state, known=None)
-        else:
-            self.state = Idle()
+        state = self.state
+        self.state = replace(state, known=None) if isinstance(state, Asked | Answered) else Idle()
 
     def handle(self, desired: DesiredVersion, now: float) -> None:
         """Record that what the answer requires is done; ``now`` is in monotonic seconds."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -74,13 +73,16 @@ class DeployInputs:
 
 
 @dataclass(slots=True)
-class ResolverMemory:
-    """What the resolver remembers of a Bundle beside its polls."""
+class PollMemory:
+    """A Bundle's polls, and by what else it is decided when it is polled."""
 
+    polling: Polling = field(default_factory=Polling)
     inputs: DeployInputs | None = None
     """What the pending poll was begun for; with its answer only the steps after it are taken."""
     judged_at: datetime | None = None
     """When the gates were evaluated last."""
+    edited_at: datetime | None = None
+    """When a user last edited the Bundle."""
 
 
 class PollStates:
@@ -91,11 +93,19 @@ class PollStates:
         context.schedule.on_stale(self._make_stale)
 
     def of(self, key: BundleKey) -> Polling:
-        """Of one Bundle."""
-        found = self._context.memories.of(key, Polling)
-        if found.failures.since is None:
-            found.failures = Failures(since=self._context.monotonic())
-        return found
+        """The polls of one Bundle."""
+        return self.memory(key).polling
+
+    def memory(self, key: BundleKey) -> PollMemory:
+        """What is remembered of one Bundle; only the resolver uses it."""
+        memory = self._context.memories.of(key, PollMemory)
+        if memory.polling.failures.since is None:
+            memory.polling.failures = Failures(since=self._context.monotonic())
+        return memory
+
+    def edited(self, key: BundleKey) -> None:
+        """Record that a user has edited a Bundle."""
+        self.memory(key).edited_at = self._context.clock()
 
     def _make_stale(self, key: BundleKey, what: Stale, since: float) -> None:
         polling, entry = self.of(key), self._context.bundles.get(key)
@@ -116,12 +126,8 @@ class PollStates:
         since = self._context.monotonic() - interval
         self.of(key).decide_again(since, self._context.clock())
 
-    def rhythms(self) -> Iterator[Rhythm | None]:
-        """The rhythms of all Bundles; None of those whose first poll isn't scheduled yet."""
-        return (one.rhythm for _, one in self._context.memories.each(Polling))
-
     def unpolled_seconds(self, key: BundleKey) -> float:
-        """Seconds since the last successful poll; at first, since the first use."""
+        """Seconds since the last successful poll; at first, since the Bundle's first event."""
         since = self.of(key).failures.since
         return 0.0 if since is None else self._context.monotonic() - since
 
@@ -207,17 +213,15 @@ class VersionResolver:
 
     def keep_inputs(self, inputs: DeployInputs) -> None:
         """Keep what the pending poll was begun for; without one, nothing."""
-        if self._states.of(inputs.entry.key).poll is not None:
-            self._memory(inputs.entry.key).inputs = inputs
+        memory = self._states.memory(inputs.entry.key)
+        if memory.polling.poll is not None:
+            memory.inputs = inputs
 
     def take_inputs(self, key: BundleKey) -> DeployInputs | None:
         """What was kept; it isn't kept any longer."""
-        memory = self._memory(key)
+        memory = self._states.memory(key)
         found, memory.inputs = memory.inputs, None
         return found
-
-    def _memory(self, key: BundleKey) -> ResolverMemory:
-        return self._context.memories.of(key, ResolverMemory)
 
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
@@ -227,7 +231,7 @@ class VersionResolver:
         if held is None or (held.query, held.interval) != (query, interval):
             keyed = context.hasher()
             keyed.update(f"poll\0{query}".encode())
-            known = self._states.rhythms()
+            known = (one.polling.rhythm for _, one in context.memories.each(PollMemory))
             announced = parse_time(entry.status.next_poll_at) if held is None else None
             held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
             polling.rhythm = held
@@ -255,8 +259,9 @@ class VersionResolver:
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> datetime:
         """Record when the gates were evaluated; returns when the next poll is, as it is set."""
-        self._states.of(entry.key).unsettle()
-        self._memory(entry.key).judged_at = now
+        memory = self._states.memory(entry.key)
+        memory.polling.unsettle()
+        memory.judged_at = now
         return self.set_next_poll(entry, spec, resolution, now)
 
     def _begin_poll(self, inputs: DeployInputs) -> tuple[datetime | None, ...]:
@@ -291,16 +296,17 @@ class VersionResolver:
         self, entry: BundleEntry, spec: BundleSpec, now: datetime
     ) -> tuple[datetime | None, ...] | None:
         """The times at which the next poll may be due, if nothing else changes; None: it is due."""
-        status, last = entry.status, self._memory(entry.key).judged_at
-        judge_at, changes = next_check(status), self._changes(spec, status)
+        status, memory = entry.status, self._states.memory(entry.key)
+        judge_at, last, changes = next_check(status), memory.judged_at, self._changes(spec, status)
         if last is not None and judge_at is not None and judge_at <= last:
             judge_at = None  # the gates were evaluated since
-        times = self._regular_poll(entry.key), retry_at(status), judge_at
-        has_changed = any(one <= now and (last is None or one > last) for one in changes)
-        if has_changed or any(_is_past(one, now) for one in times):
+        times = self._regular_poll(memory), retry_at(status), judge_at
+        if any(one <= now and (last is None or one > last) for one in changes):
+            return None
+        if any(one is not None and one <= now for one in times):
             return None
         changes_at = min((one for one in changes if one > now), default=None)
-        return *times, self._again_at(self._states.of(entry.key)), changes_at
+        return *times, self._again_at(memory.polling), changes_at
 
     def _again_at(self, polling: Polling) -> datetime | None:
         return polling.again_at(self._context.clock(), self._context.monotonic())
@@ -312,9 +318,9 @@ class VersionResolver:
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
         return self._context.gates.changes(spec, status, self._features.find(spec))
 
-    def _regular_poll(self, key: BundleKey) -> datetime | None:
+    def _regular_poll(self, memory: PollMemory) -> datetime | None:
         """The time of the next regular poll; later while the Bundle is being edited."""
-        at, edited_at = self._states.of(key).next_poll, self._context.schedule.edited_at(key)
+        at, edited_at = memory.polling.next_poll, memory.edited_at
         if at is None or edited_at is None:
             return at
         return max(at, edited_at + timedelta(seconds=self._context.settings.timer_idle))
@@ -334,7 +340,3 @@ def _awaits_registry(resolution: Resolution) -> bool:
 def _is_unreadable(verdict: Verdict) -> bool:
     unavailable = BundleReason.VERIFICATION_UNAVAILABLE
     return isinstance(verdict, Waiting) and verdict.reason == unavailable
-
-
-def _is_past(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and now >= moment

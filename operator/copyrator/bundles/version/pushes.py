@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
 from copyrator.oci.notifications import Push, canonical
-
-_NONE: Final[Mapping[str | None, set[str | None]]] = {}
-"""The tags of a repository that no push names; never changed."""
 
 
 def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
@@ -21,16 +17,16 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
     Answers to earlier requests aren't accepted. It takes one pass over all Bundles, however many
     pushes a payload has.
     """
-    pushed: dict[str, dict[str | None, set[str | None]]] = {}
+    pushed: dict[tuple[str, str | None], set[str | None]] = {}
     for push in pushes:
-        pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
+        pushed.setdefault((push.repository, push.registry), set()).add(push.tag)
     count, now = 0, context.monotonic()  # one time for all, so that they share their queries
     for entry in context.bundles if pushed else ():
         spec = entry.spec
         if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
             continue
-        registries = pushed.get(spec.repo.lower(), _NONE)
-        tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
+        repo, registry = spec.repo.lower(), canonical(spec.registry)
+        tags = pushed.get((repo, None), set()) | pushed.get((repo, registry), set())
         if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
             context.schedule.changed(entry.key, Change.PUSH, since=now)
             count += 1
