@@ -191,79 +191,6 @@ class VersionResolver:
         verdict = ready_conditions.unusable(reason, error.message or "", entry.status)
         return Step(entry, entry.status, verdict, due=due)
 
-    def mark_handled(self, entry: BundleEntry, desired: DesiredVersion) -> Step:
-        """Record that what was resolved last was handled."""
-        polling = self._states.of(entry.key)
-        polling.handle(desired, self._context.monotonic())
-        return Step(entry, due=(self._again_at(polling),))
-
-    def must_confirm(self, entry: BundleEntry, spec: BundleSpec, occasion: Occasion) -> bool:
-        """Whether evidence has to be read once more before a new digest is deployed by it.
-
-        Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
-        """
-        if not self._context.gates.confirm(spec, occasion):
-            return False
-        now, polling = self._context.monotonic(), self._states.of(entry.key)
-        since = polling.poll.confirmed if polling.poll is not None else None
-        if since is not None and now < since + CONFIRMED:
-            return False
-        polling.confirm(now)
-        return True
-
-    def keep_inputs(self, inputs: DeployInputs) -> None:
-        """Keep what the pending poll was begun for; without one, nothing."""
-        memory = self._states.memory(inputs.entry.key)
-        if memory.polling.poll is not None:
-            memory.inputs = inputs
-
-    def take_inputs(self, key: BundleKey) -> DeployInputs | None:
-        """What was kept; it isn't kept any longer."""
-        memory = self._states.memory(key)
-        found, memory.inputs = memory.inputs, None
-        return found
-
-    def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
-        """The Bundle's regular poll times, shared by all Bundles with the same query."""
-        context = self._context
-        polling, query, interval = self._states.of(entry.key), query_of(spec), interval_of(spec)
-        held = polling.rhythm
-        if held is None or (held.query, held.interval) != (query, interval):
-            keyed = context.hasher()
-            keyed.update(f"poll\0{query}".encode())
-            known = (one.polling.rhythm for _, one in context.memories.each(PollMemory))
-            announced = parse_time(entry.status.next_poll_at) if held is None else None
-            held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
-            polling.rhythm = held
-        return held
-
-    def set_next_poll(
-        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
-    ) -> datetime:
-        """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
-        polling, rhythm = self._states.of(entry.key), self.poll_rhythm(entry, spec)
-        failures, unresolved = polling.failures, resolution.unresolved
-        if unresolved is not None and unresolved.reason in ABSENT:
-            tries = failures.count + 1
-            failures = replace(failures, count=tries)
-        else:
-            tries = failures.unsigned + 1 if _awaits_registry(resolution) else 0
-            failures = Failures(unsigned=tries, since=failures.since)
-        next_poll = rhythm.after(now)
-        if tries:
-            next_poll = poll_retry(rhythm, tries, now, first=self._context.timing.poll_retry)
-        polling.failures, polling.next_poll = failures, next_poll
-        return next_poll
-
-    def record_decision(
-        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
-    ) -> datetime:
-        """Record when the gates were evaluated; returns when the next poll is, as it is set."""
-        memory = self._states.memory(entry.key)
-        memory.polling.unsettle()
-        memory.judged_at = now
-        return self.set_next_poll(entry, spec, resolution, now)
-
     def _begin_poll(self, inputs: DeployInputs) -> tuple[datetime | None, ...]:
         """Begin a poll where one is due and none is pending; else return when one is due."""
         entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
@@ -324,6 +251,79 @@ class VersionResolver:
         if at is None or edited_at is None:
             return at
         return max(at, edited_at + timedelta(seconds=self._context.settings.timer_idle))
+
+    def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
+        """The Bundle's regular poll times, shared by all Bundles with the same query."""
+        context = self._context
+        polling, query, interval = self._states.of(entry.key), query_of(spec), interval_of(spec)
+        held = polling.rhythm
+        if held is None or (held.query, held.interval) != (query, interval):
+            keyed = context.hasher()
+            keyed.update(f"poll\0{query}".encode())
+            known = (one.polling.rhythm for _, one in context.memories.each(PollMemory))
+            announced = parse_time(entry.status.next_poll_at) if held is None else None
+            held = choose_rhythm(query, interval, keyed.hexdigest(), known, announced)
+            polling.rhythm = held
+        return held
+
+    def set_next_poll(
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
+    ) -> datetime:
+        """Set the next poll to its regular time; sooner where a tag or signature is awaited."""
+        polling, rhythm = self._states.of(entry.key), self.poll_rhythm(entry, spec)
+        failures, unresolved = polling.failures, resolution.unresolved
+        if unresolved is not None and unresolved.reason in ABSENT:
+            tries = failures.count + 1
+            failures = replace(failures, count=tries)
+        else:
+            tries = failures.unsigned + 1 if _awaits_registry(resolution) else 0
+            failures = Failures(unsigned=tries, since=failures.since)
+        next_poll = rhythm.after(now)
+        if tries:
+            next_poll = poll_retry(rhythm, tries, now, first=self._context.timing.poll_retry)
+        polling.failures, polling.next_poll = failures, next_poll
+        return next_poll
+
+    def record_decision(
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
+    ) -> datetime:
+        """Record when the gates were evaluated; returns when the next poll is, as it is set."""
+        memory = self._states.memory(entry.key)
+        memory.polling.unsettle()
+        memory.judged_at = now
+        return self.set_next_poll(entry, spec, resolution, now)
+
+    def mark_handled(self, entry: BundleEntry, desired: DesiredVersion) -> Step:
+        """Record that what was resolved last was handled."""
+        polling = self._states.of(entry.key)
+        polling.handle(desired, self._context.monotonic())
+        return Step(entry, due=(self._again_at(polling),))
+
+    def must_confirm(self, entry: BundleEntry, spec: BundleSpec, occasion: Occasion) -> bool:
+        """Whether evidence has to be read once more before a new digest is deployed by it.
+
+        Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
+        """
+        if not self._context.gates.confirm(spec, occasion):
+            return False
+        now, polling = self._context.monotonic(), self._states.of(entry.key)
+        since = polling.poll.confirmed if polling.poll is not None else None
+        if since is not None and now < since + CONFIRMED:
+            return False
+        polling.confirm(now)
+        return True
+
+    def keep_inputs(self, inputs: DeployInputs) -> None:
+        """Keep what the pending poll was begun for; without one, nothing."""
+        memory = self._states.memory(inputs.entry.key)
+        if memory.polling.poll is not None:
+            memory.inputs = inputs
+
+    def take_inputs(self, key: BundleKey) -> DeployInputs | None:
+        """What was kept; it isn't kept any longer."""
+        memory = self._states.memory(key)
+        found, memory.inputs = memory.inputs, None
+        return found
 
 
 def _awaits_registry(resolution: Resolution) -> bool:
