@@ -218,15 +218,15 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
     judge = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
     polls._signatures = cast("Any", Mock(judge=judge))
     me, query = BundleKey("team", "shop"), SignatureQuery(REPOSITORY, ARTIFACT.digest, MINE_ASKED)
-    assert polls.ask(me, query, 0.0) is None
+    assert polls.judgement(me, query, 0.0) is None
     await eventually(lambda: answered == [me])
     for moments["seconds"] in (1.0, 3599.0):
-        assert polls.ask(me, query, moments["seconds"]) is not None
+        assert polls.judgement(me, query, moments["seconds"]) is not None
     assert judge.call_count == 1
 
     moments["seconds"] = 3600.0
 
-    assert polls.ask(me, query, 3600.0) is None
+    assert polls.judgement(me, query, 3600.0) is None
     await eventually(lambda: answered == [me, me])
     assert judge.call_count == 2
     await polls.close()

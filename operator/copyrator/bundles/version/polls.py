@@ -268,24 +268,45 @@ class RegistryPoller:
         for pending in self._pending.values():
             pending.waiting.discard(key)
 
-    def ask(self, key: BundleKey, query: Query, not_before: float) -> PollAnswer | None:
+    def ask(
+        self, key: BundleKey, query: TagQuery | AttestationQuery, not_before: float
+    ) -> PollAnswer | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
-        After None ``answered(key)`` is called when the answer arrives; call this again then. A
-        chart that was judged isn't read again, nor are a trusted digest's signatures before the
-        verdict's end (a certificate's, for example).
+        After None ``answered(key)`` is called when the answer arrives; call this again then.
         """
-        if isinstance(query, ChartQuery) and (known := self.known_chart(query)) is not None:
-            return known
         answer = self._answers.get(query)
-        if answer is not None and (answer.asked_at >= not_before or self._is_in_force(answer)):
+        if answer is not None and answer.asked_at >= not_before:
             return answer
         self._join(key, query)
         return None
 
-    def _is_in_force(self, answer: PollAnswer) -> bool:
-        until = answer.judgement.until if answer.judgement is not None else None
-        return _is_trusted(answer) and (until is None or self._clock() < until)
+    def judgement(
+        self, key: BundleKey, query: SignatureQuery, not_before: float
+    ) -> PollAnswer | None:
+        """The same for signatures.
+
+        A trusted digest is trusted until the verdict's end (a certificate's, for example); the
+        signatures of others are read again.
+        """
+        answer = self._answers.get(query)
+        found = answer.judgement if answer is not None else None
+        holds = found is not None and found.is_trusted
+        ended = found is not None and found.until is not None and self._clock() >= found.until
+        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
+            return answer
+        self._join(key, query)
+        return None
+
+    def chart(self, key: BundleKey, query: ChartQuery, not_before: float) -> PollAnswer | None:
+        """The same for a chart; one that was judged isn't read again."""
+        if (known := self.known_chart(query)) is not None:
+            return known
+        answer = self._answers.get(query)
+        if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, query)
+        return None
 
     def known_chart(self, query: ChartQuery) -> PollAnswer | None:
         """A chart that was judged; None where it wasn't."""
@@ -302,8 +323,9 @@ class RegistryPoller:
         its pages are read wait for the next list.
         """
         self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
-        answer = self.ask(key, listing, not_before)
-        if answer is None or answer.error or criteria in answer.choices:
+        answer = self._answers.get(listing)
+        fresh = answer is not None and answer.asked_at >= not_before
+        if answer is not None and fresh and (answer.error or criteria in answer.choices):
             return answer
         self._join(key, listing)
         return None
@@ -410,16 +432,19 @@ class RegistryPoller:
         if now < self._sweep_at:
             return
         self._sweep_at = now + 60.0
-        self._answers = {
-            query: answer
+        old = [
+            query
             for query, answer in self._answers.items()
-            if answer.asked_at >= now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
-        }
-        self._criteria = {
-            listing: fresh
-            for listing, wanted in self._criteria.items()
-            if (fresh := {one: last for one, last in wanted.items() if last >= now - KEEP})
-        }
+            if answer.asked_at < now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
+        ]
+        for query in old:
+            del self._answers[query]
+        for listing, wanted in list(self._criteria.items()):
+            fresh = {one: last for one, last in wanted.items() if last >= now - KEEP}
+            if fresh:
+                self._criteria[listing] = fresh
+            else:
+                del self._criteria[listing]
 
 
 def _is_trusted(answer: PollAnswer) -> bool:

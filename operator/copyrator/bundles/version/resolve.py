@@ -142,7 +142,7 @@ class RegistryReader:
         if asked.blocked is not None:
             return asked.blocked
         query = SignatureQuery(self._repository, digest, asked, self.access.credential)
-        answer = _require_answer(self.polls.ask(self.entry.key, query, self.since))
+        answer = _require_answer(self.polls.judgement(self.entry.key, query, self.since))
         if answer.judgement is None:
             return unavailable(answer.error.message if answer.error else "")
         return verdict(asked, digest, answer.judgement)
@@ -165,7 +165,7 @@ class RegistryReader:
         query = ChartQuery(self._repository, digest, self.access.credential)
         if known_only:
             return _require_answer(self.polls.known_chart(query))
-        return _require_answer(self.polls.ask(self.entry.key, query, self.since))
+        return _require_answer(self.polls.chart(self.entry.key, query, self.since))
 
     @property
     def _repository(self) -> Repository:
