@@ -1,7 +1,7 @@
 """Each transition of a Bundle's polls from each state, and what is known beside the state."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import strategies as st
@@ -132,13 +132,11 @@ def test_a_push_is_polled_for_twice_unless_a_later_poll_accepts_no_older_answer(
     polling = Polling()
     polling.push(200.0, 202.0, NOW)
     assert polling.again == 202.0
-    assert polling.again_at(NOW, 201.5) == NOW + timedelta(seconds=0.5)
     polling.begin(201.9, NOW)
     assert polling.poll == Poll(201.9, NOW)
     assert polling.again == 202.0
     polling.begin(202.0, NOW)
     assert polling.again is None
-    assert polling.again_at(NOW, 203.0) is None
     polling.push(300.0, 302.0, NOW)
     polling.forget()
     assert polling.again == 302.0

@@ -17,7 +17,7 @@ on once more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from copyrator.bundles.rhythm import Rhythm
 from copyrator.bundles.version.answer import DesiredVersion
@@ -178,7 +178,3 @@ class Polling:
     def forget(self) -> None:
         """Have the registry polled at the next resolution; no pending answer is decided on."""
         self.handled, self.state = None, Idle()
-
-    def again_at(self, now: datetime, monotonic: float) -> datetime | None:
-        """When the second poll after a push is due; both arguments are the present time."""
-        return None if self.again is None else now + timedelta(seconds=self.again - monotonic)

@@ -81,8 +81,8 @@ class PollMemory:
     """What the pending poll was begun for; with its answer only the steps after it are taken."""
     judged_at: datetime | None = None
     """When the gates were evaluated last."""
-    edited_at: datetime | None = None
-    """When a user last edited the Bundle."""
+    idle_at: datetime | None = None
+    """The earliest time of a regular poll, as a user has edited the Bundle."""
 
 
 class PollStates:
@@ -104,8 +104,9 @@ class PollStates:
         return memory
 
     def edited(self, key: BundleKey) -> None:
-        """Record that a user has edited a Bundle."""
-        self.memory(key).edited_at = self._context.clock()
+        """Record that a user has edited a Bundle: its regular polls wait until nobody does."""
+        idle = timedelta(seconds=self._context.settings.timer_idle)
+        self.memory(key).idle_at = self._context.clock() + idle
 
     def _make_stale(self, key: BundleKey, what: Stale, since: float) -> None:
         polling, entry = self.of(key), self._context.bundles.get(key)
@@ -227,7 +228,9 @@ class VersionResolver:
         judge_at, last, changes = next_check(status), memory.judged_at, self._changes(spec, status)
         if last is not None and judge_at is not None and judge_at <= last:
             judge_at = None  # the gates were evaluated since
-        times = self._regular_poll(memory), retry_at(status), judge_at
+        regular = memory.polling.next_poll
+        regular = regular and max(regular, memory.idle_at or regular)
+        times = regular, retry_at(status), judge_at
         if any(one <= now and (last is None or one > last) for one in changes):
             return None
         if any(one is not None and one <= now for one in times):
@@ -236,7 +239,10 @@ class VersionResolver:
         return *times, self._again_at(memory.polling), changes_at
 
     def _again_at(self, polling: Polling) -> datetime | None:
-        return polling.again_at(self._context.clock(), self._context.monotonic())
+        """The time of the second poll after a push, by the wall clock; None where none is due."""
+        if polling.again is None:
+            return None
+        return self._context.clock() + timedelta(seconds=polling.again - self._context.monotonic())
 
     def next_change(self, spec: BundleSpec, status: BundleStatus, now: datetime) -> datetime | None:
         """When the verdict of a version gate changes next by itself; None where none does."""
@@ -244,13 +250,6 @@ class VersionResolver:
 
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
         return self._context.gates.changes(spec, status, self._features.find(spec))
-
-    def _regular_poll(self, memory: PollMemory) -> datetime | None:
-        """The time of the next regular poll; later while the Bundle is being edited."""
-        at, edited_at = memory.polling.next_poll, memory.edited_at
-        if at is None or edited_at is None:
-            return at
-        return max(at, edited_at + timedelta(seconds=self._context.settings.timer_idle))
 
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
