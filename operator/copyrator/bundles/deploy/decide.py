@@ -488,7 +488,8 @@ class Deployer:
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
-        if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
+        occasion = deciding.occasion(need, case.wanted, status)
+        if spec.parts and self.resolver.must_confirm(entry, spec, occasion):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
