@@ -117,7 +117,10 @@ class Polling:
         return None if isinstance(self.state, Idle) else self.state.known
 
     def begin(self, since: float, now: datetime, request: str = "") -> None:
-        """Accept answers from ``since`` on; if these can't be older, it is the one after a push."""
+        """Begin a poll that accepts answers from ``since`` on, in place of a pending one.
+
+        If that isn't before ``again``, it is the second poll after a push, too.
+        """
         if self.again is not None and since >= self.again:
             self.again = None
         confirmed = self.poll.confirmed if self.poll else None
@@ -133,9 +136,9 @@ class Polling:
         self.state = Asked(self.poll or Poll(since, now))
 
     def is_for(self, request: str) -> bool:
-        """Whether a poll is pending that a user's request needn't wait for the end of.
+        """Whether a poll is pending, and a user's request needs no other one.
 
-        So it is without a request, and with one that it was begun for, or that was handled before.
+        It needs none if it is empty, if the poll was begun for it, or if it was handled before.
         """
         handled = self.handled and self.handled.request
         return self.poll is not None and request in ("", self.poll.request, handled)
@@ -155,7 +158,7 @@ class Polling:
         return self._known == known
 
     def settle(self, known: Known) -> None:
-        """Record that there is nothing to do; what came since that was decided is decided on."""
+        """Record that there is nothing to do, unless something has changed since the answer."""
         if isinstance(self.state, Answered):
             self.state = Answered(self.state.poll, known)
 
