@@ -111,9 +111,8 @@ class BundleReconciler:
         """
         try:
             entry = self.context.bundles.get(key)
-            if entry is None or entry.is_plain:
-                return await self._reconcile(key)
-            with self.features.reconciling(entry):
+            uses_none = entry is None or entry.is_plain
+            with nullcontext() if uses_none else self.features.reconciling(entry):
                 return await self._reconcile(key)
         except ApiError:
             raise
