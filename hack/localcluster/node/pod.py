@@ -7,7 +7,6 @@ import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from . import container, launch, processes, status
@@ -27,9 +26,6 @@ _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
 _BACKOFF = 10.0
 """Seconds before a container is started for the third time and on; a kubelet doubles them."""
-_DEADLINE = Verdict(
-    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-)
 
 
 class Pod:
@@ -95,7 +91,9 @@ class Pod:
                 reporter.cancel()
                 await asyncio.gather(reporter, return_exceptions=True)
             await self._persist(self._report)
-        self.clear(self._dir)
+        # What its containers saw, Secrets among it; their output stays.
+        for part in ("root", "volumes", "termination", "kubeconfig"):
+            shutil.rmtree(self._dir / part, ignore_errors=True)
         await self._deleted.wait()
         await self._persist(self._remove)
 
@@ -103,12 +101,6 @@ class Pod:
         """End all processes at short notice, for a node that stops; says nothing to anybody."""
         self._grace = min(self._grace, 2.0)
         await self._stop_containers()
-
-    @staticmethod
-    def clear(directory: Path) -> None:
-        """Remove what a pod's containers saw, Secrets among it; their output stays."""
-        for part in ("root", "volumes", "termination", "kubeconfig"):
-            shutil.rmtree(directory / part, ignore_errors=True)
 
     # Life
 
@@ -119,9 +111,7 @@ class Pod:
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())
         try:
-            await asyncio.wait(
-                {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({life, deleted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished = life.done()
             for task in (life, deleted):
@@ -130,11 +120,9 @@ class Pod:
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
-        elif not finished and not self._deleted.is_set():
-            self.state.verdict = _DEADLINE
         await self._stop_containers()
         self.state.ending = True
-        if not finished and self._deleted.is_set():
+        if not finished:
             self._give_up_unstarted()
 
     async def _live(self) -> None:
@@ -221,13 +209,6 @@ class Pod:
         )
         prefix = processes.mark(self._host.name, self._dir, "")
         processes.kill(prefix)
-
-    def _time_left(self) -> float | None:
-        limit = self.body["spec"].get("activeDeadlineSeconds")
-        if limit is None:
-            return None
-        passed = (status.now() - self.state.started_at).total_seconds()
-        return max(0.0, float(limit) - passed)
 
     async def _remove(self) -> None:
         uid = self.body["metadata"]["uid"]
