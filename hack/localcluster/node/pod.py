@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _RETRY = 1.0
-"""Seconds between looks for a missing ConfigMap or Secret."""
+"""Seconds between looks for a missing ConfigMap or Secret, and requests that fail."""
 _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
 _BACKOFF = 10.0
@@ -49,15 +49,14 @@ class Pod:
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
             status.now(),
         )
+        self._changed = asyncio.Event()
         share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
-            c.name: Container(c, self._dir, share, self._touch) for c in self.state.all
+            c.name: Container(c, self._dir, share, self._changed.set) for c in self.state.all
         }
         self._written: Object = {}
-        self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._grace = float(spec.get("terminationGracePeriodSeconds", 30))
-        self._reporting = asyncio.Lock()
         metadata = body["metadata"]
         self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
@@ -217,16 +216,13 @@ class Pod:
 
     # Status
 
-    def _touch(self) -> None:
-        self._changed.set()
-
     def _wait(self, state: ContainerState, waiting: Waiting) -> None:
         if state.state != waiting:
             state.state = waiting
-            self._touch()
+            self._changed.set()
 
     async def _report_changes(self) -> None:
-        self._touch()
+        self._changed.set()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -234,23 +230,21 @@ class Pod:
 
     async def _report(self) -> None:
         """Write the status if it isn't what was written last."""
-        async with self._reporting:
-            known = {**self.body, "status": self._status}
-            wanted = status.build(known, self.state, status.now())
-            if wanted == self._written:
-                return
-            uid = self.body["metadata"]["uid"]
-            # The uid makes the server refuse a status meant for a predecessor of that name.
-            patch = {"metadata": {"uid": uid}, "status": wanted}
-            answer = await self._host.api.request(
-                "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
-            )
-            self._status = answer.get("status") or {}
-            self._written = wanted
+        known = {**self.body, "status": self._status}
+        wanted = status.build(known, self.state, status.now())
+        if wanted == self._written:
+            return
+        uid = self.body["metadata"]["uid"]
+        # The uid makes the server refuse a status meant for a predecessor of that name.
+        patch = {"metadata": {"uid": uid}, "status": wanted}
+        answer = await self._host.api.request(
+            "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
+        )
+        self._status = answer.get("status") or {}
+        self._written = wanted
 
     async def _persist(self, step: Callable[[], Awaitable[None]]) -> None:
         """Do a request until it is answered; a pod that is gone is an answer."""
-        delay = 0.2
         while True:
             try:
                 return await step()
@@ -258,5 +252,4 @@ class Pod:
                 if error.gone:
                     return None
                 log.warning("pod %s: %s; trying again", self.name, error)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 5.0)
+            await asyncio.sleep(_RETRY)
