@@ -117,6 +117,7 @@ def test_a_version_was_promoted_from_the_bundle_that_had_it_before() -> None:
     assert shown(body, later, broken) == [("Deployed", "1.0")]
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(("decision", "word"), [("Approved", "Approved"), ("Rejected", "Rejected")])
 def test_a_decision_about_a_plan_is_an_entry_until_the_plan_is_deployed(
     decision: str, word: str
