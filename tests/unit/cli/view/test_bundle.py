@@ -344,6 +344,16 @@ SERVER = "https://other.example.com"
         (
             {
                 "server": SERVER,
+                "attempted": {"outcome": "Running", "interruptions": 1},
+                "history": [{"outcome": "Interrupted", "reason": "JobLost"}],
+                "plan": {"outcome": "Running", "interruptions": 1},
+            },
+            SERVER,
+            "passed",
+        ),
+        (
+            {
+                "server": SERVER,
                 "attempted": {"outcome": "Running", "interruptions": 0},
                 "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
             },
