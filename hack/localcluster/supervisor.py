@@ -1,8 +1,9 @@
 """Starts, watches and stops the processes of one cluster, and records each as it is started."""
 
+import os
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, Signals
@@ -10,9 +11,9 @@ from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from localcluster import processes
-from localcluster.components import Component, Plan, environment
+from localcluster.components import Component, Plan
 from localcluster.errors import ComponentFailedError, PortTakenError
-from localcluster.processes import ProcessId
+from localcluster.processes import MARKER, ProcessId
 from localcluster.state import Layout
 
 READY_SECONDS = 120.0
@@ -41,11 +42,10 @@ class Supervisor:
             return
         component = self.plan.component(name)
         layout = self.plan.layout
+        environment = {**os.environ, **component.environment, MARKER: str(layout.root)}
         with processes.unbroken():
             try:
-                process = processes.spawn(
-                    component.command, environment(layout, component), self.log(name)
-                )
+                process = processes.spawn(component.command, environment, self.log(name))
             except OSError as error:
                 raise ComponentFailedError(
                     f"{name} can't be started: {error}.",
@@ -128,7 +128,7 @@ def stop_all(layout: Layout, recorded: dict[str, ProcessId]) -> None:
 
 def answers(url: str) -> bool:
     """Whether a health URL answers 200."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Schedulers and controller managers sign their own health endpoint's certificate, and only
     # "does it answer on loopback" is asked here.
     context.check_hostname = False
@@ -148,8 +148,3 @@ def tail(log: Path, lines: int = _LOG_LINES) -> str:
         return "  (no log)"
     content = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(f"  {line}" for line in content[-lines:]) or "  (empty)"
-
-
-def alive(recorded: dict[str, ProcessId], names: Sequence[str]) -> dict[str, bool]:
-    """Which components run."""
-    return {name: name in recorded and recorded[name].alive for name in names}

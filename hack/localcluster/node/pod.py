@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from . import container, launch, processes, status
 from .api import STRATEGIC, ApiError
 from .container import Container
 from .host import Host
+from .mounts import CannotCreate
 from .sources import MissingReference
 from .status import ContainerState, PodState, Terminated, Verdict, Waiting
 
@@ -20,15 +21,11 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _RETRY = 1.0
-"""Seconds between looks for a missing ConfigMap or Secret."""
+"""Seconds between looks for a missing ConfigMap or Secret, and requests that fail."""
 _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
-_REFRESH = 10.0
-"""Seconds between renewals of volumes; a kubelet takes a minute or more."""
-_BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
-_DEADLINE = Verdict(
-    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-)
+_BACKOFF = 10.0
+"""Seconds before a container is started for the third time and on; a kubelet doubles them."""
 
 
 class Pod:
@@ -50,17 +47,16 @@ class Pod:
         self.state = PodState(
             [ContainerState(c, Waiting(waiting)) for c in spec.get("initContainers") or []],
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
-            status.moment(self._status.get("startTime")) or host.clock(),
+            status.now(),
         )
+        self._changed = asyncio.Event()
         share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
-            c.name: Container(c, self._dir, share, host.clock, self._touch) for c in self.state.all
+            c.name: Container(c, self._dir, share, self._changed.set) for c in self.state.all
         }
         self._written: Object = {}
-        self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._grace = float(spec.get("terminationGracePeriodSeconds", 30))
-        self._reporting = asyncio.Lock()
         metadata = body["metadata"]
         self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
@@ -94,21 +90,16 @@ class Pod:
                 reporter.cancel()
                 await asyncio.gather(reporter, return_exceptions=True)
             await self._persist(self._report)
-        self.clear(self._dir)
+        # What its containers saw, Secrets among it; their output stays.
+        for part in ("root", "volumes", "termination", "kubeconfig"):
+            shutil.rmtree(self._dir / part, ignore_errors=True)
         await self._deleted.wait()
         await self._persist(self._remove)
-        self._host.forget(self.body["metadata"]["uid"])
 
     async def kill(self) -> None:
         """End all processes at short notice, for a node that stops; says nothing to anybody."""
         self._grace = min(self._grace, 2.0)
         await self._stop_containers()
-
-    @staticmethod
-    def clear(directory: Path) -> None:
-        """Remove what a pod's containers saw, Secrets among it; their output stays."""
-        for part in ("root", "volumes", "termination", "kubeconfig"):
-            shutil.rmtree(directory / part, ignore_errors=True)
 
     # Life
 
@@ -118,24 +109,19 @@ class Pod:
             return
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())
-        refresh = asyncio.create_task(self._renew_volumes())
         try:
-            await asyncio.wait(
-                {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({life, deleted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished = life.done()
-            for task in (life, deleted, refresh):
+            for task in (life, deleted):
                 task.cancel()
-            outcomes = await asyncio.gather(life, deleted, refresh, return_exceptions=True)
+            outcomes = await asyncio.gather(life, deleted, return_exceptions=True)
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
-        elif not finished and not self._deleted.is_set():
-            self.state.verdict = _DEADLINE
         await self._stop_containers()
         self.state.ending = True
-        if not finished and self._deleted.is_set():
+        if not finished:
             self._give_up_unstarted()
 
     async def _live(self) -> None:
@@ -165,64 +151,45 @@ class Pod:
 
     async def _keep(self, state: ContainerState, policy: str) -> None:
         """Run a container, again and again as far as the restart policy says so."""
-        delay = 0.0
-        while True:
+        for again in itertools.count():
             ready = await self._prepared(state)
             ended = await self._containers[state.name].run(ready)
             if policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0):
                 return
-            if status.seconds(ended) >= _BACKOFF_RESET:
-                delay = 0.0
-            if delay:
+            if again:
                 state.last = ended
-                words = f"back-off {delay:.0f}s restarting failed container={state.name}"
+                words = f"back-off {_BACKOFF:.0f}s restarting failed container={state.name}"
                 self._wait(state, Waiting("CrashLoopBackOff", f"{words} pod={self.name}"))
-                await asyncio.sleep(delay)
-            delay = min(max(delay * 2, _BACKOFF_FIRST), _BACKOFF_MOST)
+                await asyncio.sleep(_BACKOFF)
 
     async def _prepared(self, state: ContainerState) -> launch.Launch:
         """Wait until a container can be started; its state says meanwhile what is missing."""
-        if not launch.pullable(state.spec):
-            await self._never_pulled(state)
+        if (image := str(state.spec.get("image"))).startswith("missing.invalid/"):
+            words = f"Back-off pulling {image}: lookup missing.invalid: no such host"
+            self._wait(state, Waiting("ImagePullBackOff", words))
+            await asyncio.Event().wait()
         while True:
             try:
                 return await launch.prepare(self._host, self.body, state.spec)
             except MissingReference as missing:
                 self._wait(state, Waiting("CreateContainerConfigError", str(missing)))
-                await self._host.warn(self.body, "Failed", f"Error: {missing}")
-            except launch.CannotCreate as error:
+            except CannotCreate as error:
                 self._wait(state, Waiting("CreateContainerError", str(error)))
-                await self._host.warn(self.body, "Failed", f"Error: {error}")
             except ApiError as error:
                 log.warning("pod %s: %s", self.name, error)
             await asyncio.sleep(_RETRY)
 
-    async def _never_pulled(self, state: ContainerState) -> None:
-        image = state.spec.get("image")
-        cause = f'failed to resolve reference "{image}": lookup missing.invalid: no such host'
-        self._wait(state, Waiting("ErrImagePull", cause))
-        await self._host.warn(self.body, "Failed", f'Failed to pull image "{image}": {cause}')
-        await asyncio.sleep(_RETRY)
-        words = f'Back-off pulling image "{image}": ErrImagePull: {cause}'
-        self._wait(state, Waiting("ImagePullBackOff", words))
-        await asyncio.Event().wait()
-
     async def _make_volumes(self) -> bool:
         try:
             await launch.write_volumes(self._host, self.body)
-        except MissingReference as missing:
-            await self._host.warn(self.body, "FailedMount", str(missing))
-        except ApiError as error:
+        except (MissingReference, ApiError) as error:
             log.warning("pod %s: volumes: %s", self.name, error)
-            await self._host.warn(self.body, "FailedMount", error.message)
+            first = self.state.all[0]
+            if isinstance(first.state, Waiting):
+                self._wait(first, Waiting(first.state.reason, str(error)))
         else:
             return True
         return False
-
-    async def _renew_volumes(self) -> None:
-        while True:
-            await asyncio.sleep(_REFRESH)
-            await self._make_volumes()
 
     # Ends
 
@@ -242,13 +209,6 @@ class Pod:
         prefix = processes.mark(self._host.name, self._dir, "")
         processes.kill(prefix)
 
-    def _time_left(self) -> float | None:
-        limit = self.body["spec"].get("activeDeadlineSeconds")
-        if limit is None:
-            return None
-        passed = (self._host.clock() - self.state.started_at).total_seconds()
-        return max(0.0, float(limit) - passed)
-
     async def _remove(self) -> None:
         uid = self.body["metadata"]["uid"]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
@@ -256,16 +216,13 @@ class Pod:
 
     # Status
 
-    def _touch(self) -> None:
-        self._changed.set()
-
     def _wait(self, state: ContainerState, waiting: Waiting) -> None:
         if state.state != waiting:
             state.state = waiting
-            self._touch()
+            self._changed.set()
 
     async def _report_changes(self) -> None:
-        self._touch()
+        self._changed.set()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -273,23 +230,21 @@ class Pod:
 
     async def _report(self) -> None:
         """Write the status if it isn't what was written last."""
-        async with self._reporting:
-            known = {**self.body, "status": self._status}
-            wanted = status.build(known, self.state, self._host.clock())
-            if wanted == self._written:
-                return
-            uid = self.body["metadata"]["uid"]
-            # The uid makes the server refuse a status meant for a predecessor of that name.
-            patch = {"metadata": {"uid": uid}, "status": wanted}
-            answer = await self._host.api.request(
-                "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
-            )
-            self._status = answer.get("status") or {}
-            self._written = wanted
+        known = {**self.body, "status": self._status}
+        wanted = status.build(known, self.state, status.now())
+        if wanted == self._written:
+            return
+        uid = self.body["metadata"]["uid"]
+        # The uid makes the server refuse a status meant for a predecessor of that name.
+        patch = {"metadata": {"uid": uid}, "status": wanted}
+        answer = await self._host.api.request(
+            "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
+        )
+        self._status = answer.get("status") or {}
+        self._written = wanted
 
     async def _persist(self, step: Callable[[], Awaitable[None]]) -> None:
         """Do a request until it is answered; a pod that is gone is an answer."""
-        delay = 0.2
         while True:
             try:
                 return await step()
@@ -297,5 +252,4 @@ class Pod:
                 if error.gone:
                     return None
                 log.warning("pod %s: %s; trying again", self.name, error)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 5.0)
+            await asyncio.sleep(_RETRY)

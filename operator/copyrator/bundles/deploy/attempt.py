@@ -603,7 +603,7 @@ class AttemptRunner:
             order = replace(order, is_checked=spec.is_gated)
             if not spec.uses(DriftSpec):
                 _, files = await self.references.values(entry, spec)
-                return replace(order, values=files)
+                return replace(order, values=(*files, *order.values))
         elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -759,7 +759,7 @@ class AttemptRunner:
                 self.poll_states.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.poll_states.forget_answer(entry.key)
+                self.poll_states.of(entry.key).forget()
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 
