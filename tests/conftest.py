@@ -80,7 +80,7 @@ SLOWEST = (
     "component/bundles/features/login/test_login.py",
     "component/bundles/features/attest/test_attest.py",
     "component/oci/test_statements.py",
-    "component/bundles/test_plan_purposes.py",
+    "component/bundles/features/drift/test_plan_purposes.py",
     "component/promises/notify/test_notifications.py",
     "component/bundles/test_bound_contents.py",
 )

@@ -92,9 +92,8 @@ class DriftChecks(PlanMachine):
             return self._step(task, status, due)
 
         async def tidy(written: BundleEntry) -> Step:
-            # Its Secrets; of one without a result, and of the drift that was found before.
-            left = {before.part(Baseline).job, before.part(DriftStatus).found_job, check.job}
-            left -= {status.part(Baseline).job, status.part(DriftStatus).found_job, None}
+            needed = self.jobs.features.needed_jobs
+            left = {*needed(task.entry, before)} - {*needed(task.entry, status)}
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
             if left or not memory.is_tidied:
                 await self.jobs.discard(written)
