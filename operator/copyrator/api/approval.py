@@ -62,8 +62,6 @@ class ApprovalSpec(Part):
         return self.mode is ApprovalMode.NEVER
 
 
-MAX_MISSING: Final = 20
-"""Entries with missing permissions that a status lists."""
 MAX_REJECTED_CONTENTS: Final = 10
 """Inputs of rejected plans that a status keeps."""
 MAX_CHANGED: Final = 20

@@ -33,20 +33,19 @@ from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import make_features
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanMachine
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.previews import PreviewResolver
 from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import awaits_approval_since
-from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.reconciler import BundleReconciler
@@ -249,7 +248,6 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(references, trust, trust.keys, jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
@@ -262,12 +260,11 @@ class BundleController:
             inputs=inputs,
             charts=charts,
         )
+        parts = Parts(references, trust, trust.keys, jobs, seals, self._plan_jobs)
+        features.connect(parts)
+        enforcement = parts.of(EnforcementReviewer)
         self._permissions = permissions = PermissionRecorder(context, reviewer, seals)
         plan_queue = PlanQueue(context, jobs)
-        self._lists = lists = GuardLists(
-            client, settings, informers, jobs, kept=timing.guard_list_kept
-        )
-        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
         attempts = AttemptRunner(
             context,
             jobs,
@@ -275,8 +272,6 @@ class BundleController:
             patches,
             redaction,
             seals=seals,
-            lists=lists,
-            enforcement=enforcement,
             features=features,
             charts=charts,
             poll_states=poll_states,
@@ -326,12 +321,8 @@ class BundleController:
                 attempts.ownership,
                 references=references,
                 seals=seals,
-                lists=lists,
-                enforcement=enforcement,
                 redaction=redaction,
-                renderer=ReleaseRenderer(
-                    context, references, seals=seals, plan_jobs=self._plan_jobs
-                ),
+                features=features,
             ),
         )
 
@@ -345,13 +336,11 @@ class BundleController:
         groups = {group.get("name") for group in served.get("groups") or ()}
         self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
-        self._lists.start()
         for feature in self._features:
             feature.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
-        await self._lists.close()
         self._jobs.stop()
         for feature in self._features:
             await feature.stop()

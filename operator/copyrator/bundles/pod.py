@@ -34,8 +34,12 @@ class JobKind(StrEnum):
     DEPLOY = "deploy"
     PLAN = "plan"
     DRIFT = "drift"
-    """A plan of what is deployed."""
     UNINSTALL = "uninstall"
+
+    @property
+    def is_further(self) -> bool:
+        """Whether it is a feature's own Job."""
+        return self not in (JobKind.DEPLOY, JobKind.UNINSTALL)
 
 
 def base_job(

@@ -42,7 +42,7 @@ from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
-from copyrator.bundles.jobs.client import JobClient, limit_jobs
+from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
@@ -244,7 +244,7 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
-        await steps.take(await limit_jobs(self.jobs, self.context.clock(), entry, spec))
+        await steps.take(await self.attempts.limit_jobs(entry, spec))
         entry = await steps.take(await self.plans.visit_preview(entry, spec))
         observed, due = await self.plans.observe_plan(entry, spec)
         steps.due += [due] if due else []

@@ -29,15 +29,15 @@ from copyrator.bundles.features.approval.operations import (
     END,
     PLAN_BYTES,
     PLAN_OPERATIONS,
-    Inexact,
     Operation,
     OperationType,
     Plan,
     block_lines,
     read_block,
 )
+from copyrator.bundles.features.approval.script import PlanExit, plan_command
 from copyrator.bundles.gates.restrictions import passes
-from copyrator.bundles.jobs.script import SECRET_KEY, PlanExit, SealedFile, plan_command
+from copyrator.bundles.jobs.script import SECRET_KEY, Inexact, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
 
 FACTS = Path(__file__).parents[3] / "docs" / "facts"

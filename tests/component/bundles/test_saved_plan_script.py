@@ -19,10 +19,11 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.features.approval.operations import Inexact, Plan, read_block
+from copyrator.bundles.features.approval.operations import Plan, read_block
+from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs import script
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.jobs.script import PlanExit, SealedFile
+from copyrator.bundles.jobs.script import Inexact, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")

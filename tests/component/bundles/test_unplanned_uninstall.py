@@ -16,7 +16,7 @@ from tests.component.bundles.telling import Told
 from tests.component.bundles.test_guard import lists
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.script import PlanExit
 
 RETRY = 0.5
 VALUES = [{"kind": "ConfigMap", "name": "values"}]

@@ -17,8 +17,9 @@ from tests.e2e.standin.conftest import (
 from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
-from copyrator.bundles.features.approval.operations import Inexact, covers
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.operations import covers
+from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.jobs.script import Inexact
 from copyrator.bundles.jobs.werf_error import find_error
 
 __all__ = ["shell"]

@@ -15,7 +15,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.operations import Inexact, Plan
+from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanPurpose,
@@ -23,6 +23,7 @@ from copyrator.bundles.features.approval.record import (
     PreviewRequest,
 )
 from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.jobs.script import Inexact
 from copyrator.bundles.requests import requested_plan
 
 REQUEST = PreviewRequest("now", "1.*")

@@ -13,7 +13,7 @@ from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.jobs.client import plan_ttl
+from copyrator.bundles.features.approval.retention import keep_plan
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600
@@ -50,7 +50,7 @@ def checked(**fields: str) -> BundleStatus:
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
     status: BundleStatus, seconds: int | None
 ) -> None:
-    assert plan_ttl(JOB, status, 120, NOW) == seconds
+    assert keep_plan(JOB, status, 120, NOW).seconds == seconds
 
 
 def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:

@@ -14,6 +14,7 @@ from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
@@ -22,7 +23,6 @@ from copyrator.bundles.jobs.rights import (
     add_rules,
     grants,
     list_missing,
-    missing_of,
     read_needs,
     split,
 )

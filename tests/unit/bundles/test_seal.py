@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from copyrator.bundles.features.approval.secrets import approved_operations, operations_secret
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
@@ -17,7 +18,7 @@ OWNER = {"kind": "Bundle", "name": "shop"}
 def test_each_secret_has_a_name_of_its_own() -> None:
     assert seal.salt_secret("shop-plan-1") == "shop-plan-1-salt"
     assert seal.values_secret("shop-plan-1", 7) == "shop-plan-1-values-007"
-    assert seal.operations_secret("shop-plan-1") == "shop-plan-1-operations"
+    assert operations_secret("shop-plan-1") == "shop-plan-1-operations"
 
 
 def test_a_seal_is_the_hash_of_salt_and_file_as_the_script_computes_it() -> None:
@@ -88,7 +89,7 @@ def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> N
             "/tmp/render-salt",
         ),
         (
-            seal.approved_operations,
+            approved_operations,
             "/run/copyrator/approved/operations",
             "/run/copyrator/approved/salt",
             "/tmp/approved",

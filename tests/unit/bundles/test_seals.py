@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.replacing import replace
@@ -14,6 +14,8 @@ from tests.replacing import replace
 from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import Baseline
+from copyrator.bundles.features.approval.plan_store import PlanStore
+from copyrator.bundles.features.approval.secrets import OPERATIONS, operations_secret
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
@@ -43,28 +45,36 @@ class Client:
         return self.secrets[name]
 
 
-def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
+def world(client: Client | None, key: bytes = KEY) -> Any:
     memories = Memories()  # as after a restart
-    context: Any = SimpleNamespace(
+    return SimpleNamespace(
         hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
     )
+
+
+def seals(key: bytes = KEY) -> SealStore:
     references: Any = None
-    return SealStore(context, references)
+    return SealStore(world(None, key), references)
+
+
+def plans(client: Client) -> PlanStore:
+    context, references = world(client), cast("Any", None)
+    return PlanStore(context, SealStore(context, references))
 
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
     client = Client()
-    sealed = asyncio.run(seals(client).plans.store(ENTRY, "job-1", text))
+    sealed = asyncio.run(plans(client).store(ENTRY, "job-1", text))
     return client, ApprovedPlan(job="job-1", seal=sealed)
 
 
 def read(client: Client, kept: ApprovedPlan | Baseline) -> str | None:
-    found = asyncio.run(seals(client).plans.read(ENTRY, kept))
+    found = asyncio.run(plans(client).read(ENTRY, kept))
     return found.text if found else None
 
 
 def change(client: Client, key: str, text: str | None) -> None:
-    data = client.secrets[seal.operations_secret("job-1")]["data"]
+    data = client.secrets[operations_secret("job-1")]["data"]
     if text is None:
         del data[key]
     else:
@@ -80,14 +90,14 @@ def test_what_was_stored_is_read_back_after_a_restart() -> None:
 @pytest.mark.parametrize("text", [OTHER, TEXT + "create ::Secret:b\n", "", None, "no plan"])
 def test_operations_that_were_changed_are_none(text: str | None) -> None:
     client, kept = stored()
-    change(client, seal.OPERATIONS, text)
+    change(client, OPERATIONS, text)
     assert read(client, kept) is None
 
 
 def test_a_salt_in_the_secret_means_nothing() -> None:
     client, kept = stored()
     salt = "f" * 32
-    change(client, seal.OPERATIONS, OTHER)
+    change(client, OPERATIONS, OTHER)
     change(client, seal.SALT, salt)
     forged = replace(kept, seal=seal.seal_of(salt, OTHER.encode()))
     assert read(client, forged) is None
@@ -99,9 +109,7 @@ def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
     assert read(client, replace(kept, seal=None)) is None
     assert read(client, replace(kept, job=None)) is None
     assert read(client, replace(kept, job="job-2")) is None
-    client.secrets[seal.operations_secret("job-2")] = client.secrets[
-        seal.operations_secret("job-1")
-    ]
+    client.secrets[operations_secret("job-2")] = client.secrets[operations_secret("job-1")]
     assert read(client, replace(kept, job="job-2")) is None
 
 

@@ -29,6 +29,7 @@ from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.machine import PlanMachine
+from copyrator.bundles.features.approval.orders import target_of
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
@@ -43,7 +44,6 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     PlanTarget,
 )
-from copyrator.bundles.jobs.job import target_of
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.rhythm import poll_retry

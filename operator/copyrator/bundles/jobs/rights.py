@@ -16,13 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from copyrator.api import structs
-from copyrator.api.approval import MAX_MISSING, PlanStatus
-from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
+from copyrator.api.bundle_status import MAX_MISSING, BundleStatus, MissingPermission
 from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.operations import Operation
 
 PERMISSION_KINDS: Final = 50
 """Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
@@ -101,26 +98,6 @@ class RequiredPermission:
             "name": "" if verb in _NAMELESS else self.name,
         }
         return {key: value for key, value in found.items() if value}
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionFindings:
-    """The result of the access reviews of a plan."""
-
-    missing: tuple[RequiredPermission, ...] = ()
-    """With the verbs that were denied."""
-    unreviewed: int = 0
-    """Kinds, counted in each namespace, that weren't reviewed."""
-
-
-def kinds_of(operations: Iterable[Operation]) -> tuple[tuple[KindIn, ...], int]:
-    """The kinds of a plan's objects in each namespace, and how many more there are than reviewed.
-
-    Those in the release's own namespace come first.
-    """
-    found = {KindIn(one.namespace, one.group, one.kind) for one in operations}
-    kinds = sorted(found)
-    return tuple(kinds[:PERMISSION_KINDS]), max(len(kinds) - PERMISSION_KINDS, 0)
 
 
 def required_permissions(
@@ -218,16 +195,6 @@ It sets no other variable: the Bundle may have one of that name.
 """
 
 
-def record_findings(plan: PlanStatus, findings: PermissionFindings) -> PlanStatus:
-    """The plan's record with the result of its access reviews."""
-    return structs.replace(
-        plan,
-        missing=list_missing(findings.missing),
-        missing_permissions=sum(len(one.verbs) for one in findings.missing),
-        unreviewed=findings.unreviewed or None,
-    )
-
-
 def list_missing(missing: Iterable[RequiredPermission]) -> tuple[MissingPermission, ...]:
     """Missing permissions as a status lists them, sorted and limited in number."""
     order = sorted(missing, key=lambda one: (one.namespace, one.group, one.resource))
@@ -299,25 +266,6 @@ _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 Manifest = dict[str, Any]
 
 
-def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
-    """The permissions that the next deploy lacks, by its plan and by the last deploy if it failed.
-
-    A plan that was reviewed after that deploy names all. Of a Bundle whose release is being
-    uninstalled, those that the last uninstall lacked. Empty once a deploy of the plan has
-    succeeded. Entries in another form than the operator's are left out.
-    """
-    plan, attempted = status.part(PlanStatus), status.attempted
-    is_spent = plan.job is not None and plan.job == attempted.plan_job
-    if is_uninstalled(status):
-        return tuple(filter(_is_valid, attempted.missing))
-    found = plan.missing
-    if is_spent or plan.missing_permissions is None:
-        found = (*found, *attempted.missing)
-    if is_spent and attempted.outcome == Outcome.SUCCEEDED:
-        found = ()
-    return tuple(dict.fromkeys(one for one in found if _is_valid(one)))
-
-
 def is_uninstalled(status: BundleStatus) -> bool:
     """Whether the release is being uninstalled, or that failed."""
     reasons = BundleReason.UNINSTALLING, BundleReason.UNINSTALL_FAILED
@@ -333,7 +281,7 @@ def grants(
     """
     spaces: dict[str, list[MissingPermission]] = {}
     for one in missing:
-        if _is_valid(one):
+        if is_valid(one):
             spaces.setdefault(one.namespace or "", []).append(one)
     return [
         manifest
@@ -384,7 +332,7 @@ def _parts(rule: Manifest) -> list[MissingPermission] | None:
         "." in resource
         for resource in rule["resources"] or ()  # it would name another group
     )
-    return found if is_ours and all(map(_is_valid, found)) else None
+    return found if is_ours and all(map(is_valid, found)) else None
 
 
 def _rules(missing: Iterable[MissingPermission]) -> list[Manifest]:
@@ -409,7 +357,8 @@ def split(key: str) -> tuple[str, str]:
     return resource, group
 
 
-def _is_valid(one: MissingPermission) -> bool:
+def is_valid(one: MissingPermission) -> bool:
+    """Whether it has the form that the operator writes, so that a role may be made of it."""
     place = one.namespace is None or _NAMESPACE_NAME.fullmatch(one.namespace)
     known = bool(one.verbs) and set(one.verbs) <= set(VERBS)
     return bool(place and known and _RESOURCE.fullmatch(str(one.resource)))

@@ -30,8 +30,6 @@ from copyrator.api.plan_status import (
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.features.approval.operations import (
-    AT_ROLLBACK,
-    AT_UNINSTALL,
     Operation,
     OperationType,
     StagedOperation,
@@ -39,6 +37,7 @@ from copyrator.bundles.features.approval.operations import (
     read_planned,
 )
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
+from copyrator.bundles.jobs.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

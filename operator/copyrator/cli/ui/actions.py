@@ -19,7 +19,8 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import count
 from copyrator.bundles.features.approval.record import is_spent
-from copyrator.bundles.jobs.rights import format_permission, missing_of
+from copyrator.bundles.features.approval.rights import missing_of
+from copyrator.bundles.jobs.rights import format_permission
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
 from copyrator.cli.bundles.plan import (

@@ -47,8 +47,9 @@ from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.features.approval.operations import describe_counts
+from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.identity import spec_hash
-from copyrator.bundles.jobs.rights import format_permission, missing_of
+from copyrator.bundles.jobs.rights import format_permission
 from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation

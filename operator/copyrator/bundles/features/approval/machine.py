@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -30,9 +30,12 @@ from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval.gates import has_new_decision, record_decision
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import EDITED, PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan, covers
+from copyrator.bundles.features.approval.orders import is_made_of, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.previews import PreviewResolver
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
@@ -74,9 +77,8 @@ from copyrator.bundles.features.drift.record import (
 )
 from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import describe_left_out
-from copyrator.bundles.jobs.job import is_made_of, target_of
 from copyrator.bundles.jobs.rights import list_missing
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step, record_part
 from copyrator.bundles.version.polling import PollStates
@@ -170,6 +172,10 @@ class PlanMachine:
     inputs: InputsStore
     previews: PreviewResolver
     poll_states: PollStates
+    _plans: PlanStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._plans = PlanStore(self.context, self.seals)
 
     # --- the plan of the next deploy --------------------------------------------------------------
 
@@ -530,14 +536,14 @@ class PlanMachine:
             status = await self._judge_check(task, PlanResult(plan, missing))
             await self.seals.remove_values(entry, status.part(DriftStatus).check.job)
             return status
-        baseline = await self.seals.plans.find(entry, task.status.part(Baseline))
+        baseline = await self._plans.find(entry, task.status.part(Baseline))
         result = PlanResult(plan, missing, baseline=baseline)
         status = record_preview_result(task.status, result, self.context.clock())
         return set_message(status, task.purpose, describe_left_out(task.spec))
 
     async def _record_plan_result(self, task: _Task, plan: Plan) -> BundleStatus:
         entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
-        seal = await self.seals.plans.store(entry, job, plan.text)
+        seal = await self._plans.store(entry, job, plan.text)
         missing = await self.plan_jobs.missing_namespace(spec)
         is_missing = missing is not None
         self.permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
@@ -545,13 +551,13 @@ class PlanMachine:
             plan,
             missing,
             seal,
-            approved=await self.seals.plans.find(entry, status.part(PlanStatus).approved),
-            baseline=await self.seals.plans.find(entry, status.part(Baseline)),
+            approved=await self._plans.find(entry, status.part(PlanStatus).approved),
+            baseline=await self._plans.find(entry, status.part(Baseline)),
         )
         enforcement = await self.enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
         if spec.auto_rollback and enforcement.is_enforced:
-            withheld = (await self.seals.plans.find_rollback_hooks(entry)).unknown
+            withheld = (await self._plans.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self.context.clock())
         changed, unknown = await self.inputs.find_changes(entry, status)
@@ -572,7 +578,7 @@ class PlanMachine:
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self.seals.plans.find(entry, status.part(Baseline))
+        baseline = await self._plans.find(entry, status.part(Baseline))
         if baseline is None:
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
@@ -590,7 +596,7 @@ class PlanMachine:
         baseline = None
         if has_baseline(status):
             try:
-                baseline = await self.seals.plans.read(entry, status.part(Baseline))
+                baseline = await self._plans.read(entry, status.part(Baseline))
             except Forbidden as error:
                 status = record_check_result(status, result, now, bound=bound)
                 text = f"the Secret with the baseline can't be read: {error.message}"
@@ -613,7 +619,7 @@ class PlanMachine:
     async def _store(self, task: _Task, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
         job = task.record.job or ""
-        seal = await self.seals.plans.store(task.entry, job, result.plan.text)
+        seal = await self._plans.store(task.entry, job, result.plan.text)
         return replace(result, seal=seal)
 
     async def _follows_from_plan(
@@ -627,7 +633,7 @@ class PlanMachine:
         plan = status.part(PlanStatus)
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
-        made = await self.seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        made = await self._plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
         if made is None:
             return False
         return made.render == baseline.render or covers(made.operations, baseline.operations)

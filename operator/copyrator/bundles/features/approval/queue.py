@@ -80,7 +80,7 @@ class PlanQueue:
         """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
-        jobs.plan_changed = self._handle_job
+        jobs.further_changed = self._handle_job
         context.memories.on_drop(self._leave)
 
     def has_turn(self, ticket: Ticket) -> bool:

@@ -37,7 +37,6 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.features.approval.operations import (
-    Inexact,
     Operation,
     Plan,
     all_planned,
@@ -48,9 +47,11 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     plan_id,
 )
+from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
 from copyrator.bundles.identity import hash_of, job_name
-from copyrator.bundles.jobs.rights import KindIn, RequiredPermission, missing_of
+from copyrator.bundles.jobs.rights import KindIn, RequiredPermission
+from copyrator.bundles.jobs.script import Inexact
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.rhythm import retry_delay
 
