@@ -57,6 +57,11 @@ class ApprovalSpec(Part):
         return cls(ApprovalMode.NEVER)
 
     @property
+    def binds_passwords(self) -> bool:
+        """Likewise: its author may not send it elsewhere."""
+        return self.is_required
+
+    @property
     def is_off(self) -> bool:
         """Whether nothing is planned, unless a user requests it."""
         return self.mode is ApprovalMode.NEVER

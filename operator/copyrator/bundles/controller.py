@@ -260,9 +260,9 @@ class BundleController:
             inputs=inputs,
             charts=charts,
         )
-        parts = Parts(references, trust, trust.keys, jobs, seals, self._plan_jobs)
-        features.connect(parts)
-        enforcement = parts.of(EnforcementReviewer)
+        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
+        shared = references, trust, trust.keys, jobs, seals
+        features.connect(Parts(*shared, self._plan_jobs, enforcement))
         self._permissions = permissions = PermissionRecorder(context, reviewer, seals)
         plan_queue = PlanQueue(context, jobs)
         attempts = AttemptRunner(

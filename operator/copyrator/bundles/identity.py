@@ -137,10 +137,6 @@ def spec_hash(
     return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
 
 
-GUARDED_NAME_LENGTH: Final = 57
-"""Of a guarded Job: the names of its pods begin with at most 58 characters of it, and a dash."""
-
-
 def job_name(bundle: str, kind: str, *parts: object, length: int = NAME_LENGTH) -> str:
     """The name of a Job, with its purpose; the same for the same ``parts`` in every process.
 

@@ -54,18 +54,17 @@ T = TypeVar("T")
 
 
 class Parts:
-    """The engine's parts that features use, and those of features before them in the list."""
+    """The engine's parts that features use, and the features, as some are built on another."""
 
     def __init__(self, *parts: object) -> None:
-        self._parts = [*parts]
-
-    def add(self, part: object) -> None:
-        """Offer a part to the features that follow and may import this one."""
-        self._parts.append(part)
+        self._parts = parts
 
     def of(self, kind: type[T]) -> T:
         """The part of a type."""
         return next(one for one in self._parts if isinstance(one, kind))
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._parts)
 
 
 class Registry(Protocol):
@@ -493,7 +492,7 @@ class Feature:
         """
 
     def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:  # noqa: ARG002
-        """Names of Jobs whose Secrets are still needed; where others are deleted. Pure."""
+        """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure."""
         return ()
 
     def keeps(
@@ -619,6 +618,7 @@ class Features:
 
     def connect(self, parts: Parts) -> None:
         """Give them the engine's parts."""
+        parts = Parts(*parts, self, *self._features)
         for one in self:
             one.connect(parts)
 

@@ -33,7 +33,11 @@ from copyrator.bundles.features.approval.endings import (
     refused_ending,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.listing import GuardedDeploy, ListTooLargeError
+from copyrator.bundles.features.approval.guard.listing import (
+    GUARDED_NAME_LENGTH,
+    GuardedDeploy,
+    ListTooLargeError,
+)
 from copyrator.bundles.features.approval.guard.lists import GuardLists
 from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
 from copyrator.bundles.features.approval.inventory import InventoryStore
@@ -45,7 +49,6 @@ from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored
 from copyrator.bundles.gates.gate import Findings
-from copyrator.bundles.identity import GUARDED_NAME_LENGTH
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder, order_of

@@ -38,14 +38,11 @@ class ApprovalFeature(Feature):
     def connect(self, parts: Parts) -> None:
         """Make what holds Jobs to plans."""
         context, jobs, seals = self.context, parts.of(JobClient), parts.of(SealStore)
-        timing, settings = context.timing, context.settings
+        enforcement, kept = parts.of(EnforcementReviewer), context.timing.guard_list_kept
         self._lists = GuardLists(
-            context.client, settings, context.informers, jobs, kept=timing.guard_list_kept
+            context.client, context.settings, context.informers, jobs, kept=kept
         )
-        enforcement = EnforcementReviewer(
-            context.reviewer, settings, context.monotonic, timing.permission_fresh
-        )
-        self._deploys = DeployHolder(
+        self.deploys = DeployHolder(
             context, jobs, seals, lists=self._lists, enforcement=enforcement
         )
         self._uninstalls = UninstallHolder(
@@ -61,8 +58,6 @@ class ApprovalFeature(Feature):
                 plan_jobs=parts.of(PlanJobClient),
             ),
         )
-        parts.add(enforcement)
-        parts.add(self._deploys)
 
     def start(self) -> None:
         """Watch the lists of guarded Jobs."""
@@ -82,7 +77,7 @@ class ApprovalFeature(Feature):
             return status
         plan = find_plan(status)
         is_enforced = plan is not None and bool(plan.enforced)
-        return await self._deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
+        return await self.deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
 
     async def shape(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
@@ -92,7 +87,7 @@ class ApprovalFeature(Feature):
         plan = find_plan(entry.status)
         if job != attempted.job or attempted.correction or plan is None:
             return order
-        return await self._deploys.hold(entry, spec, order, plan)
+        return await self.deploys.hold(entry, spec, order, plan)
 
     async def conclude(
         self,
@@ -103,7 +98,7 @@ class ApprovalFeature(Feature):
         ending: Ending,
     ) -> Conclusion:
         """How a deploy has ended, and whether what it stored was approved."""
-        return await self._deploys.compare(entry, spec, job, pods, ending)
+        return await self.deploys.compare(entry, spec, job, pods, ending)
 
     async def blame(
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
@@ -111,7 +106,7 @@ class ApprovalFeature(Feature):
         """The ending of a deploy that the API server held to its list."""
         if entry.status.attempted.correction:
             return None
-        return await self._deploys.blame(entry, spec, ending, error, find_plan(entry.status))
+        return await self.deploys.blame(entry, spec, ending, error, find_plan(entry.status))
 
     def finish(
         self,

@@ -13,13 +13,16 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.listing import GuardedUninstall, ListTooLargeError
+from copyrator.bundles.features.approval.guard.listing import (
+    GUARDED_NAME_LENGTH,
+    GuardedUninstall,
+    ListTooLargeError,
+)
 from copyrator.bundles.features.approval.guard.lists import GuardLists
 from copyrator.bundles.features.approval.inventory import InventoryStore, ReleaseInventory
 from copyrator.bundles.features.approval.jobs import end_plans
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.identity import GUARDED_NAME_LENGTH
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.sealed import SealStore

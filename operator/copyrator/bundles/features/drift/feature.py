@@ -13,8 +13,8 @@ from copyrator.api.drift import DriftCheck, DriftSpec, DriftStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Conclusion, Feature, Parts
-from copyrator.bundles.features.approval.deploys import DeployHolder
 from copyrator.bundles.features.approval.endings import planned_ending
+from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.drift.record import find_plan, record_corrected
 from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.inputs.reader import MissingReferenceError
@@ -31,7 +31,7 @@ class DriftFeature(Feature):
 
     def connect(self, parts: Parts) -> None:
         """Take what holds corrections to what was found."""
-        self._deploys, self._seals = parts.of(DeployHolder), parts.of(SealStore)
+        self._deploys, self._seals = parts.of(ApprovalFeature).deploys, parts.of(SealStore)
 
     # --- the Job of a deploy, or of a correction --------------------------------------------------
 

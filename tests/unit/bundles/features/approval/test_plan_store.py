@@ -1,4 +1,4 @@
-"""What is read back of a sealed plan, and that salts and nonces come from the operator's key."""
+"""What is read back of a plan that was stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.replacing import replace
@@ -15,8 +15,13 @@ from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import Baseline
 from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.secrets import OPERATIONS, operations_secret
+from copyrator.bundles.features.approval.secrets import (
+    OPERATIONS,
+    approved_operations,
+    operations_secret,
+)
 from copyrator.bundles.jobs import seal
+from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import AlreadyExists, NotFound
@@ -45,20 +50,13 @@ class Client:
         return self.secrets[name]
 
 
-def world(client: Client | None, key: bytes = KEY) -> Any:
-    memories = Memories()  # as after a restart
-    return SimpleNamespace(
-        hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
-    )
-
-
-def seals(key: bytes = KEY) -> SealStore:
-    references: Any = None
-    return SealStore(world(None, key), references)
-
-
 def plans(client: Client) -> PlanStore:
-    context, references = world(client), cast("Any", None)
+    context: Any = SimpleNamespace(
+        hasher=lambda: hashlib.blake2b(key=KEY),
+        client=client,
+        memories=Memories(),  # as after a restart
+    )
+    references: Any = None
     return PlanStore(context, SealStore(context, references))
 
 
@@ -113,13 +111,12 @@ def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
     assert read(client, replace(kept, job="job-2")) is None
 
 
-def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
-    def derived(key: bytes = KEY, uid: str = "uid-1", job: str = "j", purpose: str = "salt") -> str:
-        entry: Any = SimpleNamespace(key=ENTRY.key, uid=uid)
-        return seals(key=key).derive(entry, job, purpose)
-
-    one = derived()
-    assert derived() == one
-    assert len(bytes.fromhex(one)) == 16
-    others = derived(b"other"), derived(uid="u"), derived(job="k"), derived(purpose="nonce")
-    assert len({one, *others}) == 5
+def test_the_operations_are_checked_in_a_copy_of_their_own() -> None:
+    """They are mounted from the Secret of the plan's Job, with its salt."""
+    assert operations_secret("shop-plan-1") == "shop-plan-1-operations"
+    assert approved_operations("0" * 64) == SealedFile(
+        path="/run/copyrator/approved/operations",
+        salt="/run/copyrator/approved/salt",
+        copy="/tmp/approved",
+        sha256="0" * 64,
+    )

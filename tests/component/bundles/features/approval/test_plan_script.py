@@ -40,7 +40,7 @@ from copyrator.bundles.gates.restrictions import passes
 from copyrator.bundles.jobs.script import SECRET_KEY, Inexact, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
 
-FACTS = Path(__file__).parents[3] / "docs" / "facts"
+FACTS = Path(__file__).parents[5] / "docs" / "facts"
 
 few = settings(
     max_examples=settings().max_examples // 10,
