@@ -10,8 +10,9 @@ from tests.replacing import replace
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.bundles.catalog import PLAIN, VENDORED, all_gates
+from copyrator.bundles.catalog import VENDORED, all_gates
 from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.features.approval.gates import PLAIN
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -105,8 +106,8 @@ def test_which_gates_concern_a_bundle(
 ) -> None:
     gate = Gate("signature", lambda _: signed, frozenset(Occasion), lambda *_: PASSED, vouches=True)
     vouching = () if signed is None else (gate,)
-    gates = all_gates(Gates(version=vouching))
+    gates = all_gates(Gates(version=(PLAIN, *vouching)))
     assert {gate.name for gate in gates if gate.concerns(spec)} == names
     freeze = Gate("freeze", lambda _: True, frozenset(Occasion), lambda *_: PASSED)
-    gates = all_gates(Gates(version=vouching, moment=(freeze,)))
+    gates = all_gates(Gates(version=(PLAIN, *vouching), moment=(freeze,)))
     assert {gate.name for gate in gates if gate.concerns(spec)} == names | {"freeze"}

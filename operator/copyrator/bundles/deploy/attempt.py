@@ -32,7 +32,7 @@ from copyrator.bundles.gates.gate import NOTHING_FOUND
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.blocked import find_blocked
-from copyrator.bundles.jobs.client import RENEWED, JobClient, Kept, stored_revisions
+from copyrator.bundles.jobs.client import RENEWED, JobClient, stored_revisions
 from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, order_of
 from copyrator.bundles.jobs.outcome import (
     Blocked,
@@ -52,7 +52,7 @@ from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judg
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.patches import BundlePatcher, StaleError
-from copyrator.bundles.pod import JobKind, Login
+from copyrator.bundles.pod import JobKind, Kept, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.polling import PollStates
@@ -268,7 +268,7 @@ class AttemptRunner:
             if not job.kind.is_further:
                 await self.jobs.set_ttl(job, others)
                 continue
-            kept = self.features.keeps(entry, job, others) or Kept(others)
+            kept = self.features.keeps(entry, job) or Kept(others)
             due += [kept.until, now + RENEWED if job.is_held else None]
             await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
         return Step(entry, due=tuple(due))
@@ -437,7 +437,7 @@ class AttemptRunner:
         if order.sealed is not None:
             return order
         _, files = await self.references.values(entry, spec)
-        return replace(order, values=files)
+        return replace(order, values=(*files, *order.values))
 
     def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
@@ -542,7 +542,8 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                await self.seals.remove_others(written, self.features.needed_jobs(status))
+                needed = self.features.needed_jobs(written, status)
+                await self.seals.remove_others(written, needed)
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For what a feature does then, or for what delays the retry: a freeze, windows.
                 self.poll_states.decide_again(entry.key, spec.interval)

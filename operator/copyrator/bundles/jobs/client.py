@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
@@ -30,7 +30,7 @@ from copyrator.bundles.jobs.outcome import (
 )
 from copyrator.bundles.jobs.revisions import Revision, read_revision
 from copyrator.bundles.jobs.werf_error import has_error, strip_colours
-from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL
+from copyrator.bundles.pod import DEPLOY_CONTAINER, GRACE_OF_OTHERS, LOGIN_CONTAINER, LONG_TTL
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
@@ -144,22 +144,8 @@ class PodReader:
 POD_SUFFIX: Final = 6
 """Characters that the name of a Job's pod has after the Job's: a dash and five."""
 
-GRACE_OF_OTHERS: Final = 30
-"""Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
-which a kubelet ends native sidecars, so that the Job is complete."""
 RENEWED: Final = timedelta(days=1)
 """After this the deadline of a Job that is kept is moved again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """How long a Job is kept after its end."""
-
-    seconds: int | None
-    """None: it must not be deleted."""
-    grace: int = GRACE_OF_OTHERS
-    until: datetime | None = None
-    """When that changes by itself."""
 
 
 class JobClient:

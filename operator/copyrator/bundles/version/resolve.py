@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
-from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles import deciding
@@ -28,11 +26,10 @@ from copyrator.bundles.candidates import (
     deployed_tag,
     explain,
 )
-from copyrator.bundles.catalog import OF_CHARTS, VENDORED
+from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Rechecked
-from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
@@ -97,10 +94,10 @@ class Resolution:
     """What is pinned is deployed, instead of what the registry has for the spec."""
     named: Candidate | None = None
     """What the registry has for the spec, where ``is_pinned``; None: nothing, or it isn't known."""
-    plan_refused: bool = False
-    """The version of the waiting plan is no longer trusted, or no longer promoted."""
+    is_awaited_refused: bool = False
+    """The version that a feature awaits is no longer trusted, or no longer promoted."""
     correctable: tuple[GateResult, ...] = ()
-    """The verdict on the chart of what is deployed, where a correction of drift would deploy it."""
+    """The verdict on the chart of what is deployed, where a correction would deploy it again."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were evaluated, with the digests that their tags have now."""
     preferred: frozenset[str] = frozenset()
@@ -221,7 +218,7 @@ class ChartFinder:
 
 
 Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
-"""Returns what features say of what is deployed, the chosen digest and that of the waiting plan."""
+"""Returns what features say of what is deployed, the chosen digest and the awaited one."""
 
 
 def no_rechecks(*_: object) -> Iterable[Rechecked]:
@@ -250,6 +247,10 @@ class Judge:
     recheck: Recheck = no_rechecks
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
+    awaited: Candidate | None = None
+    """The version that a feature may have deployed instead of what is chosen."""
+    is_corrected: bool = False
+    """Whether what is deployed may be deployed again by itself."""
 
     @property
     def is_gated(self) -> bool:
@@ -263,9 +264,9 @@ class Judge:
         return results, gates.hold_back(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
-        """The resolution with the present verdicts on what is deployed and on the waiting plan."""
+        """The resolution with the present verdicts on what is deployed and what is awaited."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        found = self._with_plan(found)
+        found = self._with_awaited(found)
         found = self._with_findings(found)
         return self._with_charts(found) if self._asks_charts else found
 
@@ -295,7 +296,7 @@ class Judge:
     def charts(self, digest: str) -> tuple[GateResult, ...]:
         """The verdicts of the gates on the chart of a digest."""
         facts = Facts(self.entry.status, Occasion.CORRECTION, chart=self._chart(digest))
-        asked = (gate for gate in self.gates.version if gate.name in OF_CHARTS)
+        asked = (gate for gate in self.gates.version if gate.judges_chart)
         return gates.judge(asked, self.spec, Candidate("", digest), facts, self.now)
 
     def _chart(self, digest: str) -> ChartFacts | Waiting:
@@ -310,34 +311,34 @@ class Judge:
         return self.gates.has(VENDORED.name, self.spec)
 
     def _with_charts(self, found: Resolution) -> Resolution:
-        """The resolution with the verdicts on the charts of the waiting plan and a correction."""
-        there, plan = self.entry.status.deployed, plan_record.awaited_plan(self.entry.status)
-        if (
-            self.spec.part(DriftSpec).mode is DriftMode.CORRECT
-            and there.digest
-            and found.error is None
-        ):
-            found = replace(found, correctable=self.charts(there.digest))
-        if not plan.digest or plan.digest == found.digest or found.error is not None:
+        """The resolution with the verdicts on the charts of what is awaited and a correction."""
+        there = self.entry.status.deployed.digest
+        if self.is_corrected and there and found.error is None:
+            found = replace(found, correctable=self.charts(there))
+        if (awaited := self._other_awaited(found)) is None:
             return found
-        results = self.charts(plan.digest)
+        results = self.charts(awaited.digest)
         for result in results:
             if isinstance(result.verdict, Refused):
-                return replace(found, plan_refused=True)
+                return replace(found, is_awaited_refused=True)
         for result in results:
             if isinstance(result.verdict, Waiting):
-                return _held_plan(found, plan, result)
+                return _hold_awaited(found, awaited, result)
         return found
 
-    def _with_plan(self, found: Resolution) -> Resolution:
-        """The resolution, with ``plan_refused`` where a gate objects to the plan's version now."""
+    def _other_awaited(self, found: Resolution) -> Candidate | None:
+        """What is awaited, where another version was chosen."""
+        awaited = self.awaited
+        is_other = awaited is not None and awaited.digest != found.digest
+        return awaited if is_other and found.error is None else None
+
+    def _with_awaited(self, found: Resolution) -> Resolution:
+        """The resolution, with whether a gate objects now to the version that is awaited."""
         judging = [
-            one for one in self.gates.version if one.judges_plans and one.concerns(self.spec)
+            one for one in self.gates.version if one.judges_awaited and one.concerns(self.spec)
         ]
-        plan = plan_record.awaited_plan(self.entry.status)
-        candidate = Candidate(plan.version or "", plan.digest or "")
-        is_other = candidate.digest and candidate.digest != found.digest and found.error is None
-        if not judging or not is_other:
+        candidate = self._other_awaited(found)
+        if not judging or candidate is None:
             return found
         occasion = self._occasion(candidate)
         for gate in judging:
@@ -347,20 +348,20 @@ class Judge:
                 case Passed():
                     continue
                 case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
-                    return _held_plan(found, plan, GateResult(gate.name, waiting))
-            return replace(found, plan_refused=True)
+                    return _hold_awaited(found, candidate, GateResult(gate.name, waiting))
+            return replace(found, is_awaited_refused=True)
         return found
 
     def _with_findings(self, found: Resolution) -> Resolution:
-        """The resolution with what features say of the deployed and planned versions."""
-        plan, chosen = plan_record.awaited_plan(self.entry.status), found.digest
-        for one in self.recheck(self.queries, chosen, plan.digest or "", self.findings):
+        """The resolution with what features say of what is deployed and of what is awaited."""
+        awaited, chosen = self.awaited or Candidate("", ""), found.digest
+        for one in self.recheck(self.queries, chosen, awaited.digest, self.findings):
             found = replace(found, findings=found.findings.including((one.found,)))
-            match one.plan:
-                case Waiting() if plan.digest != chosen:
-                    found = _held_plan(found, plan, GateResult(one.gate, one.plan))
+            match one.awaited:
+                case Waiting() if awaited.digest != chosen:
+                    found = _hold_awaited(found, awaited, GateResult(one.gate, one.awaited))
                 case Refused():
-                    found = replace(found, plan_refused=True)
+                    found = replace(found, is_awaited_refused=True)
         return found
 
     @property
@@ -374,10 +375,9 @@ class Judge:
         return self.queries.spec
 
 
-def _held_plan(found: Resolution, plan: PlanStatus, result: GateResult) -> Resolution:
-    """The resolution where nothing may be deployed, as the waiting plan can't be judged now."""
-    candidate = Candidate(plan.version or "", plan.digest or "")
-    return replace(found, tag="", digest="", held=Held(candidate, (result,)))
+def _hold_awaited(found: Resolution, awaited: Candidate, result: GateResult) -> Resolution:
+    """The resolution where nothing may be deployed, as what is awaited can't be judged now."""
+    return replace(found, tag="", digest="", held=Held(awaited, (result,)))
 
 
 _GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"

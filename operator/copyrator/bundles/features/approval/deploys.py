@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from copyrator.api import structs
@@ -66,9 +66,9 @@ def find_plan(status: BundleStatus) -> PlanStatus | None:
     return plan if is_ours and plan.outcome == PlanOutcome.PLANNED else None
 
 
-@dataclass(eq=False)
-class DeployHolder:
-    """Holds the deploys of all Bundles to their plans."""
+@dataclass(frozen=True, slots=True)
+class HeldJobs:
+    """What holds Jobs to plans."""
 
     context: Context
     jobs: JobClient
@@ -76,12 +76,20 @@ class DeployHolder:
     _: KW_ONLY
     lists: GuardLists
     enforcement: EnforcementReviewer
-    _plans: PlanStore = field(init=False)
-    _inventories: InventoryStore = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._plans = PlanStore(self.context, self.seals)
-        self._inventories = InventoryStore(self.context.client, self.seals)
+    @property
+    def inventories(self) -> InventoryStore:
+        """What the approved plans of releases had."""
+        return InventoryStore(self.context.client, self.seals)
+
+
+class DeployHolder:
+    """Holds the deploys of all Bundles to their plans."""
+
+    def __init__(self, held: HeldJobs) -> None:
+        self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
+        self._lists, self._enforcement = held.lists, held.enforcement
+        self._plans, self._inventories = PlanStore(held.context, held.seals), held.inventories
 
     async def guard(
         self,
@@ -101,14 +109,14 @@ class DeployHolder:
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self.context.settings.guard_policy is None or plan is None:
+        if self._context.settings.guard_policy is None or plan is None:
             return status
         is_guarded = bool(is_enforced)
         if not is_enforced:
             found = await self._find(entry, status, plan)
             is_guarded = is_enforced is None
             if found is not None:
-                is_guarded = (await self.enforcement.of(spec, found.operations)).is_enforced
+                is_guarded = (await self._enforcement.of(spec, found.operations)).is_enforced
         if not is_guarded:
             return status
         attempted = structs.replace(status.attempted, guarded=True)
@@ -142,14 +150,14 @@ class DeployHolder:
         Raises:
             ApiError: the pods can't be listed now.
         """
-        job = await self.jobs.find(entry.key, entry.uid, kept.job or "")
-        pods = await self.jobs.output.pods(job) if job is not None else []
+        job = await self._jobs.find(entry.key, entry.uid, kept.job or "")
+        pods = await self._jobs.output.pods(job) if job is not None else []
         if job is None or exit_code(pods) != 0:
             return None
-        nonce = self.seals.derive(entry, job.name, "nonce")
+        nonce = self._seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self.context.timing.plan_log_timeout):
-                found = await read_printed_plan(self.jobs.output, pods[-1], nonce)
+            async with asyncio.timeout(self._context.timing.plan_log_timeout):
+                found = await read_printed_plan(self._jobs.output, pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
@@ -177,7 +185,7 @@ class DeployHolder:
         if not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self.seals.write_values(entry, spec, order.job)
+        found, sealed = await self._seals.write_values(entry, spec, order.job)
         if found != attempted.values_hash:
             text = "the values were edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -191,11 +199,11 @@ class DeployHolder:
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self.context.settings.guard_policy)
+            proof = replace(proof, guard=self._context.settings.guard_policy)
         return planned_order(order, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self.seals.derive(entry, job, "nonce")
+        return self._seals.derive(entry, job, "nonce")
 
     async def _write_list(
         self, entry: BundleEntry, spec: BundleSpec, job: str, plan: HeldPlan
@@ -213,7 +221,7 @@ class DeployHolder:
         if found is None:
             text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        enforcement = await self.enforcement.of(spec, found.operations)
+        enforcement = await self._enforcement.of(spec, found.operations)
         if not enforcement.is_enforced:
             text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -233,7 +241,7 @@ class DeployHolder:
             rollback_hooks=rollback.operations,
         )
         try:
-            await self.lists.write(job, guarded)
+            await self._lists.write(job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -265,7 +273,7 @@ class DeployHolder:
             stored = StoredReason.UNREADABLE
         else:
             nonce = self._nonce(entry, job.name)
-            stored = await read_printed_stored(self.jobs.output, pods, nonce)
+            stored = await read_printed_stored(self._jobs.output, pods, nonce)
             ending = different_ending(ending) if stored is different else ending
         # The log of one that was compared has no cause, but what hooks have printed.
         return Conclusion(ending, stored, is_explained=stored is not None)
@@ -283,7 +291,7 @@ class DeployHolder:
         Raises:
             ApiError: what was planned can't be read now.
         """
-        policy = self.context.settings.guard_policy
+        policy = self._context.settings.guard_policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):

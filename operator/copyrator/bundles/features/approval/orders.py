@@ -11,14 +11,12 @@ from copyrator.api.bundle_status import Attempted
 from copyrator.bundles import pod
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
     plan_command,
 )
 from copyrator.bundles.features.approval.secrets import approved_operations
-from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.jobs.job import DeployOrder, job_hash, order_of, owned_job, werf_env
 from copyrator.bundles.jobs.script import SealedFile
@@ -114,16 +112,9 @@ def _render_salt(order: DeployOrder) -> SealedFile:
     return salt
 
 
-def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
-    """The input of a plan of this deploy."""
-    order = plan_order(entry, spec, wanted.version, wanted.digest)
-    return PlanTarget(
-        version=wanted.version,
-        digest=wanted.digest,
-        values_hash=wanted.values_hash,
-        spec_hash=wanted.spec_hash,
-        job_hash=job_hash(order),
-    )
+def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> str:
+    """The hash of all that a deploy's Job gets, but the values."""
+    return job_hash(plan_order(entry, spec, version, digest))
 
 
 class HeldPlan(Protocol):
@@ -172,5 +163,5 @@ class HeldPlan(Protocol):
 
 def is_made_of(plan: HeldPlan, entry: BundleEntry, spec: BundleSpec) -> bool:
     """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, job_hash(order)) == (plan.spec_hash, plan.job_hash)
+    found = planned_job_hash(entry, spec, plan.version or "", plan.digest or "")
+    return (entry.spec_hash, found) == (plan.spec_hash, plan.job_hash)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from copyrator.api.approval import ApprovalSpec
@@ -11,54 +11,42 @@ from copyrator.api.reasons.bundles import BundleEvent
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.deploys import HeldJobs
 from copyrator.bundles.features.approval.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedUninstall,
     ListTooLargeError,
 )
-from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.inventory import InventoryStore, ReleaseInventory
+from copyrator.bundles.features.approval.inventory import ReleaseInventory
 from copyrator.bundles.features.approval.jobs import end_plans
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Step
 
 
-@dataclass(eq=False)
 class UninstallHolder:
     """Holds the uninstalls of all Bundles to their approved plans."""
 
-    context: Context
-    jobs: JobClient
-    seals: SealStore
-    _: KW_ONLY
-    lists: GuardLists
-    enforcement: EnforcementReviewer
-    renderer: ReleaseRenderer
-    _inventories: InventoryStore = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._inventories = InventoryStore(self.context.client, self.seals)
+    def __init__(self, held: HeldJobs, renderer: ReleaseRenderer) -> None:
+        self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
+        self._lists, self._enforcement = held.lists, held.enforcement
+        self._inventories, self._renderer = held.inventories, renderer
 
     async def end_jobs(self, entry: BundleEntry) -> None:
         """End a deleted Bundle's plans, but for the render of what is deployed."""
-        await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
+        await end_plans(self._jobs, entry, but={self._renderer.job_of(entry)})
 
     async def clean_up(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """End all its plans, and delete the Secrets that no Bundle owns."""
         if not spec.uses(ApprovalSpec):
             return
-        rendered = self.renderer.job_of(entry)
-        for job in self.jobs.of(entry.key, entry.uid):
+        rendered = self._renderer.job_of(entry)
+        for job in self._jobs.of(entry.key, entry.uid):
             if job.name == rendered:
-                await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
-        await end_plans(self.jobs, entry)
-        await self.seals.remove_others(entry, ())
+                await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
+        await end_plans(self._jobs, entry)
+        await self._seals.remove_others(entry, ())
 
     async def hold(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
@@ -74,16 +62,16 @@ class UninstallHolder:
         if isinstance(guarded, str):
             if guarded:
                 text = f"The uninstall isn't held to what plans had: {guarded}"
-                self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
+                self._context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
             return order
-        policy = self.context.settings.guard_policy or ""
+        policy = self._context.settings.guard_policy or ""
         order = replace(order, name_length=GUARDED_NAME_LENGTH, before=require_guard(policy))
         try:
-            await self.lists.write(order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
-            again = timedelta(seconds=self.context.timing.uninstall_recheck)
-            return Step(entry, entry.status, verdict, due=(self.context.clock() + again,))
+            again = timedelta(seconds=self._context.timing.uninstall_recheck)
+            return Step(entry, entry.status, verdict, due=(self._context.clock() + again,))
         return order
 
     async def _find_list(
@@ -98,18 +86,18 @@ class UninstallHolder:
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and not spec.is_remote:
+        if self._context.settings.guard_policy is not None and not spec.is_remote:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
             return ""
-        enforcement = await self.enforcement.of(spec, known.deletions)
+        enforcement = await self._enforcement.of(spec, known.deletions)
         if enforcement.is_enforced and not is_complete:
-            found = await self.renderer.find(entry, spec)
+            found = await self._renderer.find(entry, spec)
             if isinstance(found, Step):
                 return found
             known = known.complete_with(found)
-            enforcement = await self.enforcement.of(spec, known.deletions)
+            enforcement = await self._enforcement.of(spec, known.deletions)
         if not enforcement.is_enforced:
             return enforcement.reason if needs_approval else ""
         return GuardedUninstall(

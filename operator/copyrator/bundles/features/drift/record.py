@@ -41,11 +41,15 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
 )
 from copyrator.bundles.features.approval.record import (
+    PlanFields,
     PlanPurpose,
     PlanResult,
+    PlanTarget,
     content_of,
+    made_of,
     with_record,
 )
+from copyrator.bundles.pod import JobKind, Kept
 from copyrator.bundles.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
@@ -60,6 +64,35 @@ HINDRANCES: Final = frozenset(
 )
 """Reasons for which no check is made, independent of the last check's result."""
 AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class CheckPurpose(PlanPurpose):
+    """To find drift: it is a plan of what is deployed."""
+
+    job_kind = JobKind.DRIFT
+    gives_way = True
+
+    def record(self, status: BundleStatus) -> DriftCheck:
+        """``status.drift.check``."""
+        return status.part(DriftStatus).check
+
+    def store(self, status: BundleStatus, record: DriftCheck) -> BundleStatus:
+        """The status with this check."""
+        return status.with_part(structs.replace(status.part(DriftStatus), check=record))
+
+    def begin(
+        self,
+        status: BundleStatus,
+        fields: PlanFields,
+        target: PlanTarget,
+        *,
+        is_requested: bool,  # noqa: ARG002
+    ) -> DriftCheck:
+        """A check of the present spec."""
+        return DriftCheck(**fields, **made_of(status, target))
+
+
+CHECK: Final = CheckPurpose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +288,7 @@ def record_check_result(
     check, plan, operations = status.part(DriftStatus).check, found.plan, found.operations
     return with_record(
         status,
-        PlanPurpose.CHECK,
+        CHECK,
         outcome=PlanOutcome.PLANNED,
         reason=None,
         message=None,
@@ -417,6 +450,17 @@ def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
         and content_of(plan) == content_of(status.deployed)
         and attempt == status.attempted.attempt
     )
+
+
+def keep_check(job: str, status: BundleStatus) -> Kept | None:
+    """How long a check's Job is kept after its end.
+
+    It must not be deleted while it isn't read yet; or it found drift, until the next one is read.
+    None: of a Job that neither is.
+    """
+    drift = status.part(DriftStatus)
+    is_awaited = job == drift.check.job and drift.check.is_running
+    return Kept(None) if is_awaited or job == drift.found_job else None
 
 
 MOST_CORRECTIONS: Final = 2
