@@ -15,15 +15,19 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
-from copyrator.bundles.features.approval.rights import PermissionFindings, kinds_of, record_findings
+from copyrator.bundles.features.approval.rights import (
+    KindIn,
+    PermissionFindings,
+    kinds_of,
+    record_findings,
+    required_permissions,
+)
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
-    KindIn,
     RequiredPermission,
     list_missing,
     read_refused,
-    required_permissions,
     sentence,
 )
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource

@@ -1,8 +1,6 @@
-"""The permissions that a deploy's service account needs, and roles with those that it lacks. Pure.
+"""The permissions that a Job's service account lacked, and roles with those. Pure.
 
-The API server answers one verb on one resource in one namespace at a time, so a plan's objects are
-reduced to their kinds in each namespace, a limited number of them. werf's other needs, and the
-verbs, are in docs/facts/werf.md, "What the Job's service account needs".
+The verbs are in docs/facts/werf.md, "What the Job's service account needs".
 
 Whoever may write a status could forge missing permissions, and a chart decides what its deploy
 needs: so only verbs and names of the usual form are taken into roles, and a person reads these
@@ -12,9 +10,9 @@ before they are applied.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from copyrator.api.bundle_status import MAX_MISSING, BundleStatus, MissingPermission
 from copyrator.api.conditions import ready_reason
@@ -22,8 +20,8 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 
 PERMISSION_KINDS: Final = 50
-"""Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
-requests each."""
+"""Kinds of a chart's objects, counted in each namespace, that a script names, and whose permissions
+are reviewed: seven requests each."""
 
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
@@ -31,41 +29,10 @@ LOCK: Final = "werf-synchronization"
 """The ConfigMap with which werf locks a release."""
 EVENTS_NAMESPACE: Final = "default"
 """Where the Events of objects in no namespace are (k8s.io/client-go/tools/events)."""
-_EVENTS_VERBS: Final = ("list", "watch")
-_READ: Final = ("get", "list", "watch")
 _NAMELESS: Final = ("list", "watch", "create")
 """Verbs of requests that name no object."""
 _TEXT: Final = 8192
 """Characters of werf's output that are searched for missing permissions."""
-
-
-class ServedKind(Protocol):
-    """The part of kube.resources.Resource that is used here."""
-
-    @property
-    def group(self) -> str:
-        """Empty for the core API."""
-        ...
-
-    @property
-    def plural(self) -> str:
-        """As in URLs and in RBAC."""
-        ...
-
-    @property
-    def namespaced(self) -> bool:
-        """Whether its objects are in namespaces."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class KindIn:
-    """A kind of a plan's objects in one namespace."""
-
-    namespace: str
-    """As in a plan: empty for the release's own, and for objects that are in no namespace."""
-    group: str
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,51 +67,10 @@ class RequiredPermission:
         return {key: value for key, value in found.items() if value}
 
 
-def required_permissions(
-    release_namespace: str,
-    kinds: Mapping[KindIn, ServedKind],
-    *,
-    is_namespace_missing: bool = False,
-    denied: Iterable[RequiredPermission] = (),
-) -> tuple[RequiredPermission, ...]:
-    """The permissions that a deploy needs, with one entry for each resource in a namespace.
-
-    Args:
-        release_namespace: the release's.
-        kinds: the kinds of the plan's objects, as the API server serves them.
-        is_namespace_missing: whether werf has to create the release's namespace.
-        denied: missing permissions that werf reported, where it failed before its plan.
-    """
-    found: dict[tuple[str, str, str], RequiredPermission] = {}
-    for need in (
-        *_for_every_release(release_namespace, is_namespace_missing),
-        *_for_objects(release_namespace, kinds),
-    ):
-        key = need.namespace, need.group, need.resource
-        found[key] = _merge_permissions(found[key], need) if key in found else need
-    for need in denied:
-        whole = replace(need, verbs=need.verbs if "/" in need.resource else VERBS)
-        found.setdefault((need.namespace, need.group, need.resource), whole)
-    return tuple(found.values())
-
-
-def _merge_permissions(one: RequiredPermission, other: RequiredPermission) -> RequiredPermission:
+def merge_permissions(one: RequiredPermission, other: RequiredPermission) -> RequiredPermission:
+    """Both, of any object."""
     verbs = tuple(verb for verb in VERBS if verb in one.verbs or verb in other.verbs)
     return replace(one, verbs=verbs, name="")
-
-
-def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[RequiredPermission]:
-    """What every deploy needs: the release's lock and storage, and tracking."""
-    yield RequiredPermission(namespace, "", "configmaps", VERBS[:6], LOCK)
-    yield RequiredPermission(
-        namespace, "", "secrets", ("get", "list", "create", "update", "delete")
-    )
-    yield RequiredPermission(namespace, "", "namespaces", ("get",), namespace)
-    yield RequiredPermission(namespace, "", "events", _EVENTS_VERBS)
-    yield RequiredPermission(namespace, "", "pods", _READ)
-    yield RequiredPermission(namespace, "", "pods/log", _READ)
-    if is_namespace_missing:
-        yield RequiredPermission("", "", "namespaces", ("create", "patch"))
 
 
 def uninstall_permissions(namespace: str) -> tuple[RequiredPermission, ...]:
@@ -157,18 +83,6 @@ def uninstall_permissions(namespace: str) -> tuple[RequiredPermission, ...]:
         RequiredPermission(namespace, "", "namespaces", ("get",), namespace),
         RequiredPermission(namespace, "", "secrets", ("get", "list", "update", "delete")),
     )
-
-
-def _for_objects(
-    release_namespace: str, kinds: Mapping[KindIn, ServedKind]
-) -> Iterator[RequiredPermission]:
-    for one, served in kinds.items():
-        namespace = (one.namespace or release_namespace) if served.namespaced else ""
-        yield RequiredPermission(namespace, served.group, served.plural, VERBS)
-        if not served.namespaced:  # their Events are in this namespace, and tracked there
-            yield RequiredPermission(EVENTS_NAMESPACE, "", "events", _EVENTS_VERBS)
-        if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
-            yield RequiredPermission(namespace, "apps", "replicasets", _READ)
 
 
 ASK_FOR_EVENTS: Final = f"""\
@@ -226,7 +140,7 @@ def read_refused(text: str, account: ServiceAccount) -> tuple[RequiredPermission
             continue
         need = RequiredPermission(where, group, resource, (verb,))
         key = where, group, resource
-        found[key] = _merge_permissions(found[key], need) if key in found else need
+        found[key] = merge_permissions(found[key], need) if key in found else need
     if len(found) > 1:  # where it may not create its lock, werf tries to create the namespace
         found.pop(("", "", "namespaces"), None)
     return tuple(found.values())[:MAX_MISSING]
@@ -234,16 +148,6 @@ def read_refused(text: str, account: ServiceAccount) -> tuple[RequiredPermission
 
 NEEDS: Final = "needs ([a-z0-9.-]+/)?v[0-9a-z]+ [A-Za-z0-9]+ [a-z0-9-]*"
 """A line with the kind and namespace of a chart's object, as an extended regular expression."""
-_NEEDS: Final = re.compile(
-    r"^needs (?:([a-z0-9.-]{1,253})/)?v[0-9a-z]{1,20} ([A-Za-z0-9]{1,63}) ([a-z0-9-]{0,63})$",
-    re.MULTILINE,
-)
-
-
-def read_needs(log: str) -> tuple[KindIn, ...]:
-    """The kinds that the log of a failed plan names, as the script printed them."""
-    found = {KindIn(space, group, kind) for group, kind, space in _NEEDS.findall(log)}
-    return tuple(sorted(found)[:PERMISSION_KINDS])
 
 
 def sentence(account: ServiceAccount, missing: Iterable[MissingPermission]) -> str:

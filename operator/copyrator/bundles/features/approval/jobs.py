@@ -38,6 +38,7 @@ from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanPurpose,
 )
+from copyrator.bundles.features.approval.rights import read_needs
 from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
@@ -51,7 +52,7 @@ from copyrator.bundles.jobs.outcome import (
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.jobs.rights import list_missing, read_needs, read_refused, sentence
+from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import (
     ERROR,

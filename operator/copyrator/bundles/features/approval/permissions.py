@@ -24,8 +24,14 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
-from copyrator.bundles.features.approval.rights import PermissionFindings, kinds_of, record_findings
-from copyrator.bundles.jobs.rights import KindIn, RequiredPermission, required_permissions
+from copyrator.bundles.features.approval.rights import (
+    KindIn,
+    PermissionFindings,
+    kinds_of,
+    record_findings,
+    required_permissions,
+)
+from copyrator.bundles.jobs.rights import RequiredPermission
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
