@@ -17,10 +17,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Final
 
 from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
+from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 from copyrator.bundles.pod import RENDER_DIR, literal
 
 
@@ -33,28 +34,6 @@ class CheckExit(IntEnum):
     """PlanFailed: the chart can't be rendered, or read."""
     NOT_VENDORED = 12
     """DependenciesNotVendored: werf downloaded dependencies of the chart."""
-
-
-AS_ACCOUNT: Final = "as the deploying account: "
-AT_ROLLBACK: Final = "at rollback: "
-AT_UNINSTALL: Final = "at uninstall: "
-HOOK: Final = "hook "
-HAS: Final = "has "
-"""How the lines begin that a script has of a chart's objects, before their IDs."""
-
-
-class Inexact(StrEnum):
-    """Why there is no hash of a plan that werf saved: the word of a script."""
-
-    WERF = "werf"
-    """It doesn't know --save-plan and --use-plan."""
-    ENCRYPTED = "encrypted"
-    TOOLS = "tools"
-    """The image lacks one that reads the file."""
-    DRAWN = "drawn"
-    """Two plans differed."""
-    UNSTABLE = "unstable"
-    """It kept differing in deploys; the operator's own word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from copyrator.bundles.features.approval.operations import (
     read_planned,
 )
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.jobs.script import AT_ROLLBACK, AT_UNINSTALL
+from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

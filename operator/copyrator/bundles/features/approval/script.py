@@ -37,18 +37,13 @@ from copyrator.bundles.features.approval.operations import (
 from copyrator.bundles.features.approval.stored import STORED, StoredWord
 from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS
 from copyrator.bundles.jobs.script import (
-    AS_ACCOUNT,
-    AT_ROLLBACK,
-    AT_UNINSTALL,
     BEGINNING,
-    HAS,
-    HOOK,
     UNKNOWN_ACCOUNT,
     CheckExit,
-    Inexact,
     SealedFile,
     arguments,
 )
+from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)

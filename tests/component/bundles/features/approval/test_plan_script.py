@@ -37,8 +37,9 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.script import PlanExit, plan_command
 from copyrator.bundles.gates.restrictions import passes
-from copyrator.bundles.jobs.script import SECRET_KEY, Inexact, SealedFile
+from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
+from copyrator.bundles.jobs.words import Inexact
 
 FACTS = Path(__file__).parents[5] / "docs" / "facts"
 
