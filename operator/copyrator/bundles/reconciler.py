@@ -153,13 +153,13 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.poll_states.forget_answer(entry.key)
+                self.poll_states.of(entry.key).forget()
             return False
         return self.features.are_ready(deleting=entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
-        inputs = self.poll_states.take_inputs(entry.key)
+        inputs = self.resolver.take_inputs(entry.key)
         if Change.REFERENCE in changes:
             self.features.retry(entry)
         if entry.deleting:
@@ -278,7 +278,7 @@ class BundleReconciler:
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             if not self.features.await_answer(entry):
-                self.poll_states.keep_inputs(replace(inputs, entry=entry, due=due))
+                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
@@ -291,7 +291,7 @@ class BundleReconciler:
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled or deployed."""
-        self.poll_states.pause(entry.key)
+        self.poll_states.of(entry.key).forget()
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
         status = self.features.undecided(entry, spec, status)
         return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
@@ -317,7 +317,7 @@ class BundleReconciler:
         status = self.features.undecided(entry, spec, status, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.poll_states.cancel_poll(entry.key)
+            self.poll_states.of(entry.key).forget()
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -343,7 +343,7 @@ class BundleReconciler:
         """Report why nothing is polled or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.poll_states.forget_answer(entry.key)
+            self.poll_states.of(entry.key).forget()
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)
