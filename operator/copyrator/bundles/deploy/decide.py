@@ -147,7 +147,7 @@ def decide_deploy(
         findings=moment.findings,
         resolution=resolution,
     )
-    case = moment.features.propose(case)
+    case = case if entry.is_plain else moment.features.propose(case)
     if resolution.tag:
         decision = deciding.decide(case.status, case.wanted, spec.retry, now)
         case = replace(case, decision=decision)
@@ -159,7 +159,7 @@ def _correct(case: Case, moment: MomentGates) -> Case:
 
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
-    if case.deploys:
+    if case.deploys or case.entry.is_plain:
         return case
     correction = moment.features.correct(case, is_held=case.is_waiting)
     if correction is None:
@@ -348,7 +348,7 @@ class Deployer:
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
             polling.failures = failures
             return self._report_poll_failed(inputs, error, keeps=False), desired
-        if entry.status.parts or spec.parts:
+        if not entry.is_plain:
             step = step.then(partial(self._tidy, entry))
         if is_request_handled is None:
             return step, None
@@ -414,13 +414,14 @@ class Deployer:
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
-        begun = await self.features.precede(
-            replace(case, status=status), verdict, partial(self._find_account, case, status)
-        )
-        if begun is not None:
-            due = (*begun.due, self.poll_states.of(entry.key).next_poll)
-            return replace(begun, due=due), entry.request is None
-        request, is_handled = entry.request, not self.features.request(entry, status)
+        request, is_handled = entry.request, True
+        if not entry.is_plain:
+            find_account = partial(self._find_account, case, status)
+            asked = replace(case, status=status)
+            if (begun := await self.features.precede(asked, verdict, find_account)) is not None:
+                due = (*begun.due, self.poll_states.of(entry.key).next_poll)
+                return replace(begun, due=due), request is None
+            is_handled = not self.features.request(entry, status)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
@@ -450,7 +451,7 @@ class Deployer:
         changes_at = self.resolver.next_change(case.spec, status, case.now)
         awaited = until or judge_at or changes_at
         # What waits for its turn: the reconcile that had it may have waited for a registry.
-        waits_for_turn = self.features.due(case.entry) is not None
+        waits_for_turn = not case.entry.is_plain and self.features.due(case.entry) is not None
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
 
         async def settle(written: BundleEntry) -> Step:
@@ -494,7 +495,8 @@ class Deployer:
         if not case.is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
-        begun = replace(case, status=status)
-        status = self.features.begun(begun, is_correction=case.is_correction)
+        if not entry.is_plain:
+            begun = replace(case, status=status)
+            status = self.features.begun(begun, is_correction=case.is_correction)
         step = await self.attempts.begin(entry, spec, status, need)
         return step, not case.is_correction or entry.request is None

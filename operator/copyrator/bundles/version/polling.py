@@ -173,7 +173,7 @@ class VersionResolver:
             ask=self._features.ask,
             recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
-            awaited=self._features.awaits(entry),
+            awaited=None if entry.is_plain else self._features.awaits(entry),
             is_corrected=self._features.correct_by_themselves(spec),
         )
         resolution = Resolver(judge).resolve()

@@ -56,6 +56,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
     record_verdicts,
+    uses,
 )
 from copyrator.bundles.identity import hash_of
 
@@ -291,7 +292,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=lambda spec: spec.uses(ApprovalSpec),
+    concerns=uses(ApprovalSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",
@@ -320,7 +321,7 @@ _NAMED_LINES: Final = 5
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=lambda spec: spec.uses(ApprovalSpec),
+    concerns=uses(ApprovalSpec),
     occasions=frozenset(Occasion),
     judge=judge_chart(_judge_plain),
     is_permanent=False,
