@@ -209,7 +209,8 @@ class AttemptRunner:
         """
         job = order_of(entry, spec, status.attempted).job
         status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
-        status = await self.features.attempt(entry, spec, status)
+        if not entry.is_plain:
+            status = await self.features.attempt(entry, spec, status)
         return Step(
             entry,
             status,
@@ -429,7 +430,8 @@ class AttemptRunner:
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
             await self.seals.write_login(entry, spec, order.job, access.selected)
-        order = await self.features.shape(entry, spec, order, order.job)
+        if not entry.is_plain:
+            order = await self.features.shape(entry, spec, order, order.job)
         if order.command is None and attempted.plan_job is not None:
             text = "the spec was edited after the plan was made"  # and nothing holds it to that
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
