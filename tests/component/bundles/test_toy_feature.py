@@ -196,7 +196,7 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     cluster.change("configmaps", "book", data={"words": "hello"})
     await eventually(lambda: house.condition() == ("True", "Greeted", "hello"))
     digest = cluster.status()["deployed"]["digest"]
-    known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True}
+    known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}
     assert house.told.said["Speechless"] == ["write `words`, please"]
     assert house.told.said["Greeted"] == ["hello"]
@@ -297,6 +297,8 @@ async def test_each_point_is_called_in_the_documented_order(house: House, calls:
     cluster.ends = succeed
     cluster.end_job(cluster.runs[1])
     await eventually(lambda: cluster.reason() == "Deployed")
+    house.print("shop-greeting", 0)
+    await eventually(lambda: "keeps" in calls)
     cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
     await eventually(lambda: len(cluster.runs) == 3 and cluster.reason() == "Deployed")
     house.annotate(**{"disable-autoupdate": ""})

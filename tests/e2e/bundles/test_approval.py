@@ -137,7 +137,7 @@ def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
 
 
 @long_form(
-    "tests/component/bundles/test_approved_deploys.py::"
+    "tests/component/bundles/features/approval/test_approved_deploys.py::"
     "test_what_was_deleted_between_plan_and_deploy_is_planned_anew"
 )
 def test_what_is_no_longer_what_was_approved_is_not_applied(shop: Team) -> None:
