@@ -33,7 +33,7 @@ SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
     *("controller", "features", "reconciler", "status", "deploy", "version"),
-    *("patches", "engine", "jobs", "trust", "inputs", "effective", "context", "schedule"),
+    *("patches", "engine", "jobs", "inputs", "effective", "context", "schedule"),
     *("step", "catalog", "ready_conditions", "deciding", "gates", "bundle", "requests"),
     *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
 )

@@ -53,7 +53,7 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
-from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ChartFinder
@@ -239,17 +239,17 @@ class BundleController:
         self._references = references = ReferenceReader(
             context, features.target, features.credential
         )
-        trust = TrustStore(context, references)
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
-        self._polls = polls = RegistryPoller(context, self._answered, isolated())
+        judging = isolated()
+        self._polls = polls = RegistryPoller(context, self._answered, judging)
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(references, trust, trust.keys, jobs, seals))
+        features.connect(Parts(references, AttachedReader(oci, judging), jobs, seals))
         inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(

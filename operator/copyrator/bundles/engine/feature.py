@@ -19,7 +19,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.engine.lookup import Lookup
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
     Candidate,
@@ -32,8 +32,6 @@ from copyrator.bundles.gates.links import Named
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.trust.verdicts import Asked
-from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from copyrator.bundles.jobs.job import DeployOrder
     from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord
     from copyrator.oci.auth import Credential
+    from copyrator.oci.errors import RegistryError
 
 
 class JobPendingError(Exception):
@@ -49,10 +48,12 @@ class JobPendingError(Exception):
 
 
 T = TypeVar("T")
+A = TypeVar("A")
+F = TypeVar("F")
 
 
 class Parts:
-    """The engine's parts that features use."""
+    """The engine's parts that features use, and the features, as some are built on another."""
 
     def __init__(self, *parts: object) -> None:
         self._parts = parts
@@ -60,6 +61,9 @@ class Parts:
     def of(self, kind: type[T]) -> T:
         """The part of a type."""
         return next(one for one in self._parts if isinstance(one, kind))
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._parts)
 
 
 class Registry(Protocol):
@@ -79,12 +83,8 @@ class Registry(Protocol):
         """Its spec, with what is withheld of it."""
         ...
 
-    def signatures(self, digest: str, asked: Asked) -> Verdict:
-        """Whether the signatures of a digest satisfy the requirements."""
-        ...
-
-    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
-        """What trusted keys attest of a digest."""
+    def look_up(self, lookup: Lookup[A, F], digest: str, by: A) -> F | RegistryError:
+        """What a lookup of the feature reads of a digest, judged by something, or why it can't."""
         ...
 
 
@@ -488,6 +488,7 @@ class Features:
 
     def connect(self, parts: Parts) -> None:
         """Give them the engine's parts."""
+        parts = Parts(*parts, self, *self._features)
         for one in self:
             one.connect(parts)
 

@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,17 +21,11 @@ from copyrator.bundles.candidates import Choice, Criteria, TagSelection, read_an
 from copyrator.bundles.chart.archive import CHART_LAYER_BYTES
 from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.trust.store import (
-    KEEP_VERDICTS,
-    AttestationQuery,
-    SignatureQuery,
-    SignatureVerifier,
-)
+from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
 from copyrator.bundles.version.answer import config_digest
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.reference import DIGEST, Repository
-from copyrator.signatures.model import DeployedEvidence, Judgement
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, IsolatedError
 
@@ -203,12 +197,12 @@ class ChartQuery:
     credential: Credential | None = None
 
 
-Query = TagQuery | TagListQuery | SignatureQuery | AttestationQuery | ChartQuery
+Query = TagQuery | TagListQuery | DigestQuery[Any] | ChartQuery
 
 
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
-    """A digest, choices, a judgement or another result, or an error.
+    """A digest, choices or another result, or an error.
 
     As of the request, at ``asked_at`` (monotonic seconds).
     """
@@ -217,8 +211,8 @@ class PollAnswer:
     digest: str | None = None
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
-    judgement: Judgement | None = None
-    evidence: DeployedEvidence | None = None
+    found: object = None
+    """What a lookup has read."""
     chart: ChartFacts | None = None
     error: RegistryError | None = None
 
@@ -243,13 +237,9 @@ class RegistryPoller:
     ) -> None:
         self._oci = context.oci
         self._isolated = isolated
-        self._signatures = SignatureVerifier(
-            context.oci, isolated, context.monotonic, context.clock
-        )
         self._charts = ChartReader(context.oci, isolated, context.timing.chart_timeout)
         self._known_charts: dict[ChartQuery, PollAnswer] = {}
         """The charts that were read, the least recently used first."""
-        self._clock = context.clock
         self._metrics = context.metrics
         self._answered = answered
         self._monotonic = context.monotonic
@@ -269,31 +259,15 @@ class RegistryPoller:
             pending.waiting.discard(key)
 
     def ask(
-        self, key: BundleKey, query: TagQuery | AttestationQuery, not_before: float
+        self, key: BundleKey, query: TagQuery | DigestQuery[Any], not_before: float
     ) -> PollAnswer | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
-        After None ``answered(key)`` is called when the answer arrives; call this again then.
+        Or an earlier one that holds. After None ``answered(key)`` is called when the answer
+        arrives; call this again then.
         """
         answer = self._answers.get(query)
-        if answer is not None and answer.asked_at >= not_before:
-            return answer
-        self._join(key, query)
-        return None
-
-    def judgement(
-        self, key: BundleKey, query: SignatureQuery, not_before: float
-    ) -> PollAnswer | None:
-        """The same for signatures.
-
-        A trusted digest is trusted until the verdict's end (a certificate's, for example); the
-        signatures of others are read again.
-        """
-        answer = self._answers.get(query)
-        found = answer.judgement if answer is not None else None
-        holds = found is not None and found.is_trusted
-        ended = found is not None and found.until is not None and self._clock() >= found.until
-        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
+        if answer is not None and (answer.asked_at >= not_before or _holds(query, answer)):
             return answer
         self._join(key, query)
         return None
@@ -387,18 +361,9 @@ class RegistryPoller:
             with working_for(namespace):
                 return PollAnswer(pending.asked_at, choices=await self._read(query))
         repository, credential = query.repository, query.credential
-        if isinstance(query, SignatureQuery):
-            judged = await self._signatures.judge(query, namespace)
-            self._metrics.signature_checks.labels(
-                "Trusted" if judged.is_trusted else "NotTrusted"
-            ).inc()
-            return PollAnswer(pending.asked_at, judgement=judged)
-        if isinstance(query, AttestationQuery):
-            evidence = await self._signatures.read_evidence(query, namespace)
-            is_verified = evidence.statements and not evidence.refused
-            result = "Verified" if is_verified else "Refused"
-            self._metrics.evidence_checks.labels("Unavailable" if evidence.fault else result).inc()
-            return PollAnswer(pending.asked_at, evidence=evidence)
+        if isinstance(query, DigestQuery):
+            found = await query.lookup.read(query, namespace)
+            return PollAnswer(pending.asked_at, found=found)
         if isinstance(query, ChartQuery):
             chart = await self._charts.read(repository, query.digest, credential, namespace)
             return PollAnswer(pending.asked_at, chart=chart)
@@ -435,7 +400,7 @@ class RegistryPoller:
         old = [
             query
             for query, answer in self._answers.items()
-            if answer.asked_at < now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
+            if answer.asked_at < now - (HOLDS if _holds(query, answer) else KEEP)
         ]
         for query in old:
             del self._answers[query]
@@ -447,5 +412,8 @@ class RegistryPoller:
                 del self._criteria[listing]
 
 
-def _is_trusted(answer: PollAnswer) -> bool:
-    return answer.judgement is not None and answer.judgement.is_trusted
+def _holds(query: Query, answer: PollAnswer) -> bool:
+    """Whether an answer needn't be asked for again, however old it is."""
+    if not isinstance(query, DigestQuery) or answer.error is not None:
+        return False
+    return bool(query.lookup.holds(answer.found))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
@@ -32,9 +32,9 @@ from copyrator.bundles.catalog import OF_CHARTS, VENDORED
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Rechecked
+from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
@@ -47,12 +47,9 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     Passed,
     Refused,
-    Verdict,
     Waiting,
 )
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
-from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
-from copyrator.bundles.trust.verdicts import Asked, unavailable, verdict
 from copyrator.bundles.version.polls import (
     ChartQuery,
     PollAnswer,
@@ -63,7 +60,6 @@ from copyrator.bundles.version.polls import (
 from copyrator.bundles.version.remembered import lower_tags, older_digests
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
-from copyrator.signatures.model import DeployedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +103,10 @@ class Resolution:
     """Digests that stay among the versions which are remembered."""
 
 
+A = TypeVar("A")
+F = TypeVar("F")
+
+
 class PendingError(Exception):
     """An answer of the registry is pending; the Bundle is requeued when it arrives."""
 
@@ -125,7 +125,7 @@ class RegistryReader:
     polls: RegistryPoller
     since: float
     confirmed_since: float | None = None
-    """The same of evidence, where a deploy by it was decided."""
+    """The same of what is confirmed, where a deploy by it was decided."""
 
     def tag(self, reference: str, *, with_config: bool = False) -> PollAnswer:
         """The digest of a tag or digest."""
@@ -137,25 +137,13 @@ class RegistryReader:
         listing = TagListQuery(self._repository, self.access.credential)
         return _require_answer(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
-    def signatures(self, digest: str, asked: Asked) -> Verdict:
-        """Whether the signatures of a digest satisfy the requirements."""
-        if asked.blocked is not None:
-            return asked.blocked
-        query = SignatureQuery(self._repository, digest, asked, self.access.credential)
-        answer = _require_answer(self.polls.judgement(self.entry.key, query, self.since))
-        if answer.judgement is None:
-            return unavailable(answer.error.message if answer.error else "")
-        return verdict(asked, digest, answer.judgement)
-
-    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
-        """What trusted keys attest of a digest."""
-        if attesters.fault:
-            return DeployedEvidence(fault=attesters.fault)
-        query = AttestationQuery(self._repository, digest, attesters, self.access.credential)
-        since = max(self.since, self.confirmed_since or self.since)
+    def look_up(self, lookup: Lookup[A, F], digest: str, by: A) -> F | RegistryError:
+        """What a lookup reads of a digest, judged by something, or why it can't be read."""
+        query = DigestQuery(lookup, self._repository, digest, by, self.access.credential)
+        confirmed = self.confirmed_since if lookup.is_confirmed else None
+        since = max(self.since, confirmed or self.since)
         answer = _require_answer(self.polls.ask(self.entry.key, query, since))
-        fault = answer.error.message if answer.error else ""
-        return answer.evidence or DeployedEvidence(fault=fault)
+        return answer.error or cast("F", answer.found)
 
     def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
         """What the chart of a digest can do: its facts, or the error of reading it.

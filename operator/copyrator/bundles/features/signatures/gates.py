@@ -26,7 +26,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.gates.signers import Asked
 
 
 @dataclass(frozen=True, slots=True)
