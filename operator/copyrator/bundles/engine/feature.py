@@ -126,6 +126,8 @@ class Feature:
     """The name of an annotation by which Bundles use it, too."""
     outlasts: ClassVar[bool] = False
     """Whether it has something to do while a Bundle is being deleted, too."""
+    uses: Callable[[BundleSpec], bool] | None = None
+    """Which Bundles use it in place of ``spec``, while something else than their specs tells."""
     keys: Collection[BundleKey] | None = None
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
@@ -425,12 +427,15 @@ class Feature:
         """Emit Events and count the difference; after a status was written."""
 
 
-def _is_in(feature: Feature, spec: BundleSpec) -> bool:
+def is_used_in(feature: Feature, spec: BundleSpec) -> bool:
+    """Whether a Bundle uses a feature by its spec; also for ``Gate.concerns``."""
+    if feature.uses is not None:
+        return feature.uses(spec)
     return feature.spec is None or spec.uses(feature.spec)
 
 
-def _has_status(feature: Feature, entry: BundleEntry) -> bool:
-    return feature.status is not None and entry.status.find(feature.status) is not None
+def _has_status(feature: Feature, status: BundleStatus) -> bool:
+    return feature.status is not None and status.find(feature.status) is not None
 
 
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
@@ -445,8 +450,8 @@ def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
 def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle, also a deleted one, has something of a feature."""
     return (
-        (isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec))
-        or _has_status(feature, entry)
+        (isinstance(entry.spec, BundleSpec) and is_used_in(feature, entry.spec))
+        or _has_status(feature, entry.status)
         or feature.annotation in entry.annotations
     )
 
@@ -493,7 +498,7 @@ class Features:
             one.connect(parts)
 
     def _used_in(self, point: Callable[..., Any], spec: BundleSpec) -> Iterator[Feature]:
-        return (one for one in self._offering(point) if _is_in(one, spec))
+        return (one for one in self._offering(point) if is_used_in(one, spec))
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
@@ -527,7 +532,7 @@ class Features:
         """The Bundle after their steps, and the first objection to where its release is."""
         objection = None
         for one in self._offering(Feature.admit):
-            if entry.namespace_elsewhere is not None or _has_status(one, entry):
+            if entry.namespace_elsewhere is not None or _has_status(one, entry.status):
                 step, found = await one.admit(entry)
                 entry, objection = await take(step), objection or found
         return entry, objection
@@ -615,13 +620,21 @@ class Features:
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
     ) -> BundleStatus:
         """The status with what they say of the versions."""
-        for one in self._used_in(Feature.judged, spec):
+        for one in self._judging(Feature.judged, spec, status):
             status = one.judged(status, findings, begins=begins)
         return status
 
     def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
         """Whether they all have judged by what was read, by the status."""
-        return all(one.is_judged(status, read) for one in self._used_in(Feature.is_judged, spec))
+        judging = self._judging(Feature.is_judged, spec, status)
+        return all(one.is_judged(status, read) for one in judging)
+
+    def _judging(
+        self, point: Callable[..., Any], spec: BundleSpec, status: BundleStatus
+    ) -> Iterator[Feature]:
+        """Those that a Bundle uses, or whose judgement is in its status."""
+        offering = self._offering(point)
+        return (one for one in offering if is_used_in(one, spec) or _has_status(one, status))
 
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
@@ -652,7 +665,7 @@ class Features:
 
     def have_secrets(self, spec: BundleSpec) -> bool:
         """Whether one writes Secrets of its own for a Bundle's Jobs."""
-        return any(one.writes_secrets and _is_in(one, spec) for one in self)
+        return any(one.writes_secrets and is_used_in(one, spec) for one in self)
 
     async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
         """Have them keep what they have added to a Job in force; returns when to do so again."""

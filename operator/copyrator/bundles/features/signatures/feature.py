@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
-from copyrator.api.verify import Trust, Verification
+from copyrator.api.verify import SignaturesSpec, Trust, Verification
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry
+from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
 from copyrator.bundles.features.signatures.gates import (
     GATE,
     Signed,
@@ -31,21 +32,23 @@ from copyrator.oci.errors import RegistryError
 
 
 class SignaturesFeature(Feature):
-    """Of all Bundles, as the operator's policy may concern any."""
+    """Of Bundles with ``spec.verify``, and of those that the operator's policy concerns."""
 
+    spec = SignaturesSpec
+    status = Verification
     outlasts = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.gates = Gates(version=(replace(GATE, concerns=self._asks),))
-
-    def _asks(self, spec: BundleSpec) -> bool:
-        return self.trust.concerns(spec)
+        self.gates = Gates(version=(replace(GATE, concerns=partial(is_used_in, self)),))
 
     def connect(self, parts: Parts) -> None:
         """Make what reads keys, and what judges signatures by them."""
-        self.trust = TrustStore(self.context, parts.of(ReferenceReader))
+        self.trust = TrustStore(self.context, parts.of(ReferenceReader), self._follow_policy)
         self._verifier = SignatureVerifier(self.context, parts.of(AttachedReader))
+
+    def _follow_policy(self) -> None:
+        self.uses = self.trust.concerns if self.trust.has_policy else None
 
     def start(self) -> None:
         """Watch the policy."""

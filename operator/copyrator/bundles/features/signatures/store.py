@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -58,11 +58,20 @@ _Required = dict[str, Requirement]
 
 
 class TrustStore:
-    """The signature policy, and what each Bundle has to satisfy."""
+    """The signature policy, and what each Bundle has to satisfy.
 
-    def __init__(self, context: Context, references: ReferenceReader) -> None:
+    Args:
+        context: the controller's.
+        references: reads keys that specs name.
+        on_policy: is called when another policy is in force, before any Bundle is requeued.
+    """
+
+    def __init__(
+        self, context: Context, references: ReferenceReader, on_policy: Callable[[], None]
+    ) -> None:
         self._context = context
         self._keys: KeyReader[Requirement] = KeyReader(references, "signers")
+        self._on_policy = on_policy
         self._policy = NO_POLICY
         self.ready = False
         """Whether the policy was read; until then nothing may be decided."""
@@ -87,9 +96,12 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        if spec.uses(SignaturesSpec):
-            return True
-        return self._policy is not NO_POLICY and self._policy.concerns(spec)
+        return spec.uses(SignaturesSpec) or self._policy.concerns(spec)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy is in force."""
+        return self._policy is not NO_POLICY
 
     async def of(self, entry: BundleEntry, spec: BundleSpec) -> Asked:
         """The requirements for a Bundle's signatures; reads keys of its spec only if they changed.
@@ -98,8 +110,6 @@ class TrustStore:
             ApiError: one of them can't be read.
         """
         policy = self._policy
-        if not self.concerns(spec):
-            return Asked()
         found = [self._required[one.name] for one in policy.matching(spec)]
         if (wanted := spec.find(SignaturesSpec)) is not None:
             found.append(await self._requirement(entry, spec, wanted))
@@ -207,6 +217,7 @@ class TrustStore:
             found = f"{count(len(policy.entries), 'entry', 'entries')}, default {policy.default}"
             log.info("the signature policy is in force: %s", found)
         before, self._policy, self._required = self._policy, policy, required
+        self._on_policy()
         for entry in self._context.bundles:
             spec = entry.spec
             if isinstance(spec, BundleSpec) and (
