@@ -34,8 +34,8 @@ PACKAGE = "copyrator"
 ORDER = (
     *("controller", "features", "reconciler", "status", "deploy", "version"),
     *("patches", "engine", "jobs", "inputs", "effective", "context", "schedule"),
-    *("step", "catalog", "ready_conditions", "deciding", "gates", "bundle", "requests"),
-    *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory"),
+    *("step", "ready_conditions", "deciding", "gates", "bundle", "requests"),
+    *("account", "candidates", "rhythm", "pod", "identity", "memory"),
 )
 """The folders and modules of `bundles`, each above those that it may import."""
 QUEUES = ("queue", "scheduler", "schedule")

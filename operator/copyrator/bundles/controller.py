@@ -23,7 +23,6 @@ from copyrator.api.reasons.bundles import BundleReason, DriftReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
@@ -56,7 +55,6 @@ from copyrator.bundles.step import Change
 from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 
@@ -234,7 +232,7 @@ class BundleController:
             seen_time=seen_time,
         )
         self._features = features = Features(make_features(context), memories)
-        context.gates = gates or all_gates(features.gates)
+        context.gates = gates or features.gates
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(
             context, features.target, features.credential
@@ -242,16 +240,17 @@ class BundleController:
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
-        judging = isolated()
-        self._polls = polls = RegistryPoller(context, self._answered, judging)
+        self._judging = judging = isolated()
+        self._polls = polls = RegistryPoller(context, self._answered)
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(Parts(references, AttachedReader(oci, judging), jobs, seals))
+        features.connect(
+            Parts(references, polls, judging, AttachedReader(oci, judging), jobs, seals)
+        )
         inputs = InputsStore(context, seals, searching)
-        charts = ChartFinder(context, references, polls)
         self._plan_jobs = PlanJobClient(
             context,
             jobs,
@@ -260,7 +259,6 @@ class BundleController:
             seals=seals,
             features=features,
             inputs=inputs,
-            charts=charts,
         )
         self._permissions = permissions = PermissionRecorder(context, reviewer, seals)
         plan_queue = PlanQueue(context, jobs)
@@ -278,7 +276,6 @@ class BundleController:
             lists=lists,
             enforcement=enforcement,
             features=features,
-            charts=charts,
             poll_states=poll_states,
         )
         plans = PlanMachine(
@@ -358,6 +355,7 @@ class BundleController:
         await self._permissions.close()
         self._references.close()
         await self._polls.close()
+        await self._judging.close()
         await self._plan_jobs.close()
         await self._redaction.close()
 

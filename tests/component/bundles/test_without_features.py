@@ -19,7 +19,7 @@ TODAY = datetime.now(UTC).toordinal()
 SOME = [FEATURES[(TODAY + more) % len(FEATURES)] for more in range(2)]
 """Others each day."""
 FEW = (
-    "tests/unit/bundles/test_chart_gates.py",
+    "tests/unit/bundles/test_gates.py",
     "tests/unit/bundles/test_remembered.py",
     "tests/component/bundles/test_deploys.py",
 )

@@ -100,6 +100,16 @@ class Rechecked:
     """For ``Feature.judged``: a value of its own type."""
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is known of what a version is made of."""
+
+    unbound: tuple[str, ...]
+    """Why it may render something else another time, or why that isn't known; empty: it doesn't."""
+    literals: tuple[str, ...] = ()
+    """Texts in it that may be in werf's errors: they aren't secret."""
+
+
 class Reading(Protocol):
     """What was read of objects that a spec names."""
 
@@ -405,6 +415,22 @@ class Feature:
         """
         return {}
 
+    async def content(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        digest: str,  # noqa: ARG002
+    ) -> Content | RegistryError | None:
+        """What a version is made of, by which the output of its Job is read; of all Bundles.
+
+        None while that is being read: the Bundle is requeued when it is there. An error isn't
+        kept: later it is tried again.
+
+        Raises:
+            ApiError: what the spec names for the registry can't be read now.
+        """
+        return Content(())
+
     # --- a write of the status --------------------------------------------------------------------
 
     def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
@@ -685,6 +711,14 @@ class Features:
         offering = self._offering(Feature.excuse)
         found = (one.excuse(key, job, error, is_refused=is_refused) for one in offering)
         return next(filter(None, found), None)
+
+    async def content(
+        self, entry: BundleEntry, spec: BundleSpec, digest: str
+    ) -> Content | RegistryError | None:
+        """What a version is made of, by the first that knows; raises as it does."""
+        for one in self._offering(Feature.content):
+            return await one.content(entry, spec, digest)
+        return Content(("no feature judges the chart",))
 
     def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
         """What their Secrets for a Job have had; raises as they do."""

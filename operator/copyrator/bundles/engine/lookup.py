@@ -42,6 +42,10 @@ class Lookup(ABC, Generic[A, F]):
             RegistryError: the registry can't be asked, or what it has can't be judged.
         """
 
+    def recall(self, query: DigestQuery[A]) -> F | None:  # noqa: ARG002
+        """What it keeps itself of an answer, in place of the registry's polls."""
+        return None
+
     def holds(self, found: F) -> bool:  # noqa: ARG002
         """Whether an answer needn't be asked for again by later polls."""
         return False

@@ -21,6 +21,7 @@ FEATURES: Final = (
     "health",
     "rollback",
     "signatures",
+    "charts",
     "age",
     "promotion",
     "attest",

@@ -28,9 +28,6 @@ from copyrator.bundles.candidates import (
     deployed_tag,
     explain,
 )
-from copyrator.bundles.catalog import OF_CHARTS, VENDORED
-from copyrator.bundles.chart.facts import ChartFacts
-from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Rechecked
 from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.features.approval import record as plan_record
@@ -49,9 +46,8 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
-from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.version.polls import (
-    ChartQuery,
     PollAnswer,
     RegistryPoller,
     TagListQuery,
@@ -137,23 +133,22 @@ class RegistryReader:
         listing = TagListQuery(self._repository, self.access.credential)
         return _require_answer(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
-    def look_up(self, lookup: Lookup[A, F], digest: str, by: A) -> F | RegistryError:
-        """What a lookup reads of a digest, judged by something, or why it can't be read."""
+    def look_up(
+        self, lookup: Lookup[A, F], digest: str, by: A, *, known_only: bool = False
+    ) -> F | RegistryError:
+        """What a lookup reads of a digest, judged by something, or why it can't be read.
+
+        ``known_only``: the registry isn't asked.
+        """
         query = DigestQuery(lookup, self._repository, digest, by, self.access.credential)
+        if (known := lookup.recall(query)) is not None:
+            return known
+        if known_only:
+            raise PendingError
         confirmed = self.confirmed_since if lookup.is_confirmed else None
         since = max(self.since, confirmed or self.since)
         answer = _require_answer(self.polls.ask(self.entry.key, query, since))
         return answer.error or cast("F", answer.found)
-
-    def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
-        """What the chart of a digest can do: its facts, or the error of reading it.
-
-        ``known_only``: the registry isn't asked.
-        """
-        query = ChartQuery(self._repository, digest, self.access.credential)
-        if known_only:
-            return _require_answer(self.polls.known_chart(query))
-        return _require_answer(self.polls.chart(self.entry.key, query, self.since))
 
     @property
     def _repository(self) -> Repository:
@@ -170,43 +165,7 @@ def _require_answer(answer: PollAnswer | None) -> PollAnswer:
 
 
 ERROR_SECONDS: Final = 30.0
-"""Seconds after which a chart that couldn't be read is requested again."""
-
-
-class ChartFinder:
-    """The charts of all Bundles; those that the gates judged are known."""
-
-    def __init__(
-        self, context: Context, references: ReferenceReader, polls: RegistryPoller
-    ) -> None:
-        self._context = context
-        self._references = references
-        self._polls = polls
-
-    async def of(
-        self, entry: BundleEntry, spec: BundleSpec, digest: str
-    ) -> ChartFacts | RegistryError | None:
-        """The facts of a digest's chart, at once where it was judged before.
-
-        None while it is being read, as after a restart: the Bundle is requeued when it is there.
-        It isn't requested while updates of the Bundle are disabled. An error of the registry isn't
-        kept: after ERROR_SECONDS the chart is requested again.
-
-        Raises:
-            ApiError: the Secret of ``spec.auth`` or the CA can't be read now.
-        """
-        try:
-            access = await self._references.access(entry, spec)
-        except MissingReferenceError as error:
-            return ChartFacts(unreadable=str(error))
-        since = self._context.monotonic() - ERROR_SECONDS
-        try:
-            queries = RegistryReader(entry, spec, access, self._polls, since)
-            answer = queries.chart(digest, known_only=entry.is_paused)
-        except PendingError:
-            return None
-        return answer.chart or answer.error
-
+"""Seconds after which what couldn't be read of a version is requested again."""
 
 Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
 """Returns what features say of what is deployed, the chosen digest and that of the waiting plan."""
@@ -246,25 +205,18 @@ class Judge:
 
     def judge(self, candidate: Candidate) -> tuple[tuple[GateResult, ...], Held | None]:
         """The version gates' verdicts on a candidate, and Held where one of them objects."""
-        facts = self._facts(candidate)
+        facts = self._facts(candidate, self._occasion(candidate))
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and on the waiting plan."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        found = self._with_plan(found)
-        found = self._with_findings(found)
-        return self._with_charts(found) if self._asks_charts else found
+        return self._with_correction(self._with_findings(self._with_plan(found)))
 
-    def _facts(self, candidate: Candidate) -> Facts:
-        occasion = self._occasion(candidate)
-        return Facts(
-            self.entry.status,
-            occasion,
-            chart=self._chart(candidate.digest) if self._asks_charts else None,
-            findings=self.ask(self.queries, candidate, occasion, self.findings),
-        )
+    def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
+        found = self.ask(self.queries, candidate, occasion, self.findings)
+        return Facts(self.entry.status, occasion, findings=found)
 
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
@@ -280,45 +232,8 @@ class Judge:
         )
         return deciding.occasion_of(entry.status, wanted)
 
-    def charts(self, digest: str) -> tuple[GateResult, ...]:
-        """The verdicts of the gates on the chart of a digest."""
-        facts = Facts(self.entry.status, Occasion.CORRECTION, chart=self._chart(digest))
-        asked = (gate for gate in self.gates.version if gate.name in OF_CHARTS)
-        return gates.judge(asked, self.spec, Candidate("", digest), facts, self.now)
-
-    def _chart(self, digest: str) -> ChartFacts | Waiting:
-        answer = self.queries.chart(digest)
-        if answer.chart is not None:
-            return answer.chart
-        message = answer.error.message if answer.error else ""
-        return Waiting(BundleReason.REGISTRY_UNREACHABLE, f"{message}; it is tried again")
-
-    @property
-    def _asks_charts(self) -> bool:
-        return self.gates.has(VENDORED.name, self.spec)
-
-    def _with_charts(self, found: Resolution) -> Resolution:
-        """The resolution with the verdicts on the charts of the waiting plan and a correction."""
-        there, plan = self.entry.status.deployed, plan_record.awaited_plan(self.entry.status)
-        if (
-            self.spec.part(DriftSpec).mode is DriftMode.CORRECT
-            and there.digest
-            and found.error is None
-        ):
-            found = replace(found, correctable=self.charts(there.digest))
-        if not plan.digest or plan.digest == found.digest or found.error is not None:
-            return found
-        results = self.charts(plan.digest)
-        for result in results:
-            if isinstance(result.verdict, Refused):
-                return replace(found, plan_refused=True)
-        for result in results:
-            if isinstance(result.verdict, Waiting):
-                return _held_plan(found, plan, result)
-        return found
-
     def _with_plan(self, found: Resolution) -> Resolution:
-        """The resolution, with ``plan_refused`` where a gate objects to the plan's version now."""
+        """The resolution with what gates say now of the version of the waiting plan."""
         judging = [
             one for one in self.gates.version if one.judges_plans and one.concerns(self.spec)
         ]
@@ -327,17 +242,27 @@ class Judge:
         is_other = candidate.digest and candidate.digest != found.digest and found.error is None
         if not judging or not is_other:
             return found
-        occasion = self._occasion(candidate)
-        for gate in judging:
-            if occasion not in gate.occasions:
-                continue
-            match gate.judge(self.spec, candidate, self._facts(candidate), self.now):
+        facts, unread = self._facts(candidate, self._occasion(candidate)), None
+        for one in gates.judge(judging, self.spec, candidate, facts, self.now):
+            match one.verdict:
                 case Passed():
                     continue
-                case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
-                    return _held_plan(found, plan, GateResult(gate.name, waiting))
-            return replace(found, plan_refused=True)
-        return found
+                case Waiting(is_unread=True):
+                    unread = unread or one
+                case _:
+                    return replace(found, plan_refused=True)
+        return found if unread is None else _held_plan(found, plan, unread)
+
+    def _with_correction(self, found: Resolution) -> Resolution:
+        """The resolution with the verdicts on the chart that a correction would deploy again."""
+        judging = [one for one in self.gates.version if one.judges_chart]
+        candidate = Candidate("", self.entry.status.deployed.digest or "")
+        is_corrected = self.spec.part(DriftSpec).mode is DriftMode.CORRECT and candidate.digest
+        if not judging or not is_corrected or found.error is not None:
+            return found
+        facts = self._facts(candidate, Occasion.CORRECTION)
+        results = gates.judge(judging, self.spec, candidate, facts, self.now)
+        return replace(found, correctable=results)
 
     def _with_findings(self, found: Resolution) -> Resolution:
         """The resolution with what features say of the deployed and planned versions."""

@@ -32,7 +32,6 @@ from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.gates import gate as gates
@@ -84,7 +83,7 @@ if TYPE_CHECKING:
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""
-_GATES = all_gates(load_gates())
+_GATES = load_gates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,6 @@ from copyrator.api.rollback import PinStatus
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.windows import WindowsSpec, is_open, next_opening
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -58,7 +57,7 @@ from copyrator.cli.view.bundle import (
 if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
 
-_GATES = {gate.name: gate for gate in all_gates(load_gates())}
+_GATES = {gate.name: gate for gate in load_gates()}
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:

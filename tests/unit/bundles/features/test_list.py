@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from types import FunctionType
 
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features import load_gates
 
@@ -18,7 +17,7 @@ ORDER = [
 
 
 def test_versions_are_judged_before_the_moment() -> None:
-    gates = all_gates(load_gates())
+    gates = load_gates()
     assert [gate.name for gate in gates] == ORDER
     assert [gate.name for gate in gates.version] == ORDER[:6]
 

@@ -13,7 +13,6 @@ from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
@@ -246,7 +245,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
 
 
 def test_the_gates_of_these_names_exist() -> None:
-    assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in all_gates(load_gates())}
+    assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in load_gates()}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:

@@ -14,11 +14,9 @@ from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.catalog import OF_CHARTS, PLAIN, VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.record import PlanFault, PreviewRequest
-from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.version.polls import RegistryPoller
@@ -84,14 +82,14 @@ class PreviewResolver:
         """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
 
         Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
-        VENDORED is asked of Bundles without gates, too, of the version that they'd get.
+        The charts of Bundles without gates are judged, too: of the version that they'd get.
         """
         context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
         if memory.asked != request.token:
             memory.asked, memory.since = request.token, context.monotonic()
         judged = Gates(
             version=tuple(
-                gate for gate in context.gates.version if gate.vouches or gate.name in OF_CHARTS
+                gate for gate in context.gates.version if gate.vouches or gate.judges_chart
             )
         )
         queries = RegistryReader(
@@ -107,12 +105,13 @@ class PreviewResolver:
         found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
             return found
-        of_chart = (replace(VENDORED, concerns=lambda _: True), PLAIN)
+        gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
+        of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
+        candidate = Candidate(found.tag, found.digest)
         try:
-            results = replace(judge, gates=Gates(version=of_chart)).charts(found.digest)
+            _, held = replace(judge, queries=gated, gates=of_chart).judge(candidate)
         except PendingError:
             return None
-        held = gates.hold_back(Candidate(found.tag, found.digest), results)
         return Resolution(held=held) if held else found
 
 

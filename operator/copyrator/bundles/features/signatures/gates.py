@@ -92,7 +92,6 @@ GATE: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge,
     vouches=True,
-    precedes_charts=True,
     awaits_registry=True,
     record=Verification,
     unjudged=(

@@ -215,7 +215,7 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends(
         timing=BundleTiming(),
         memories=Memories(),
     )
-    polls = RegistryPoller(cast("Any", context), answered.append, Isolated())
+    polls = RegistryPoller(cast("Any", context), answered.append)
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)
     read = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
     verdicts = SignatureVerifier(cast("Any", context), cast("Any", None))

@@ -1,12 +1,9 @@
-"""The list of gates, which the controller and the command line share, and the short gates. Pure.
-
-A gate of more than a few lines has a module of its own beside this one.
-"""
+"""The gates that judge the chart of a version. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -25,13 +22,22 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
+    uses,
 )
 from copyrator.bundles.gates.restrictions import is_gated
 
-if TYPE_CHECKING:
-    from copyrator.bundles.chart.facts import ChartFacts
+if TYPE_CHECKING:  # commands need the gates alone
+    from copyrator.bundles.features.charts.facts import ChartFacts
 
-_NAMED_DEPENDENCIES: Final = 5
+_NAMED: Final = 5
+"""Dependencies, and lines, that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChart:
+    """What the chart of a version is, or why it isn't read."""
+
+    facts: ChartFacts | Waiting
 
 
 def _judge_chart(
@@ -42,12 +48,12 @@ def _judge_chart(
     def judge_candidate(
         _spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
     ) -> Verdict:
-        if facts.chart is None:
+        if (found := facts.findings.of(FoundChart)) is None:
             text = f"the chart of {candidate.digest} hasn't been read yet"
             return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
-        if isinstance(facts.chart, Waiting):
-            return facts.chart
-        return judge(candidate.digest, facts.chart)
+        if isinstance(found.facts, Waiting):
+            return found.facts
+        return judge(candidate.digest, found.facts)
 
     return judge_candidate
 
@@ -59,8 +65,8 @@ def _judge_vendored(digest: str, chart: ChartFacts) -> Verdict:
         )
     if not chart.unvendored:
         return PASSED
-    more = len(chart.unvendored) - _NAMED_DEPENDENCIES
-    missing = ", ".join(chart.unvendored[:_NAMED_DEPENDENCIES])
+    more = len(chart.unvendored) - _NAMED
+    missing = ", ".join(chart.unvendored[:_NAMED])
     missing += f" and {more} more" if more > 0 else ""
     return Refused(
         BundleReason.DEPENDENCIES_NOT_VENDORED,
@@ -76,6 +82,8 @@ VENDORED: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_vendored),
     is_permanent=False,
+    judges_plans=True,
+    judges_chart=True,
     unjudged="the chart isn't read here; the operator reads it by the digest",
 )
 """What the chart of a gated Bundle names has to be in its ``charts/``.
@@ -95,7 +103,7 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
         )
     if not chart.unplain:
         return PASSED
-    text = first_of(chart.unplain, _NAMED_DEPENDENCIES)
+    text = first_of(chart.unplain, _NAMED)
     return Refused(
         BundleReason.CHART_NOT_PLAIN,
         f"the chart of {digest} may be read in several ways, so nobody can approve it: {text}; "
@@ -105,30 +113,14 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=lambda spec: spec.uses(ApprovalSpec),
+    concerns=uses(ApprovalSpec),
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,
+    judges_plans=True,
+    judges_chart=True,
     unjudged=VENDORED.unjudged,
 )
 """The chart of a Bundle with an approval has to read the same for everybody (docs/adr/0064)."""
 
-OF_CHARTS: Final = frozenset((VENDORED.name, PLAIN.name))
-"""The gates that judge the chart; VENDORED is asked of each Bundle of which any is."""
-
-
-def all_gates(features: Gates) -> Gates:
-    """All gates, in the order in which they are evaluated; ``features`` are those of features."""
-
-    def gated(spec: BundleSpec) -> bool:
-        return spec.is_gated or is_gated(spec, signed=features.vouch(spec))
-
-    return Gates(
-        version=(
-            *(one for one in features.version if one.precedes_charts),
-            replace(VENDORED, concerns=gated),
-            PLAIN,
-            *(one for one in features.version if not one.precedes_charts),
-        ),
-        moment=features.moment,
-    )
+GATES: Final = Gates(version=(VENDORED, PLAIN))
