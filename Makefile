@@ -58,15 +58,22 @@ test-ui: ## Test the local web page in Debian's Chromium, which root installs if
 # The e2e tests of Bundles run once more for each further version of werf that the stand-in plays.
 BUNDLES := tests/e2e/engine tests/e2e/bundles tests/e2e/approval_policy tests/e2e/standin tests/e2e/cli/plans
 
+# A feature is taken out of the list (tests/without.py): what doesn't need it has to work.
+WITHOUT = $(RUN) pytest -p tests.without -n 8 --dist loadfile --no-loadscope-reorder \
+	tests/unit/bundles tests/component/bundles
+
 test-busy: ## Run test in a new clone, and unit and component tests in random orders, on busy cores; log in build/busy.
 	@$(RUN) python hack/busy.py $(BUSY)
 
 # What fails in one run doesn't keep the others from running.
 test-long: export COPYRATOR_LONG := 1
-test-long: ## Run all tests at full size, hours: more objects, more kills, and with werf 2.67 and 3.2.
+test-long: ## Run all tests at full size, hours: more objects, more kills, with werf 2.67 and 3.2, and without each feature.
 	@failed=0; $(MAKE) test || failed=1; \
 	for version in 2.67 3.2; do \
 		COPYRATOR_WERF=$$version $(MAKE) test TESTS='$(BUNDLES)' || failed=1; \
+	done; \
+	for name in $$($(RUN) python -c 'from copyrator.bundles.features import FEATURES; print(*FEATURES)'); do \
+		COPYRATOR_LONG= COPYRATOR_WITHOUT=$$name $(WITHOUT) || failed=1; \
 	done; \
 	COPYRATOR_LONG= $(MAKE) test-busy BUSY='--whole 5 --shuffled 5' || failed=1; exit $$failed
 

@@ -43,7 +43,6 @@ def main() -> int:
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
     parser.add_argument("--only", metavar="GLOBS", help="functions: 'module.function other.*'")
     parser.add_argument("--again", action="store_true", help="only those not killed last time")
-    parser.add_argument("--report", action="store_true", help="only what the last run found")
     chosen = parser.parse_args()
     packages = chosen.packages or list(PACKAGES)
     if unknown := set(packages) - set(PACKAGES):
@@ -53,7 +52,7 @@ def main() -> int:
     prepare()
     only = chosen.only or "*"
     for package in packages:
-        for path in [] if chosen.report else modules(package, only):
+        for path in modules(package, only):
             run(path, patterns(package, only), again=chosen.again)
     return max([report(package, only) for package in packages])
 

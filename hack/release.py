@@ -25,9 +25,9 @@ import copyrator
 from images import machine, product
 from images.store import Store
 from localcluster.build import Programs
-from localcluster.bundle import is_loopback
 from localcluster.errors import LocalClusterError
 from localcluster.progress import Progress
+from localcluster.standin.registry import is_loopback
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "charts" / "copyrator"

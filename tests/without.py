@@ -2,13 +2,16 @@
 
     COPYRATOR_WITHOUT=health,age python -m pytest -p tests.without tests/component/bundles
 
-The features aren't in the list; that nothing imports them is a contract of import-linter. Left out
-are the tests in their folders, and those that say `@pytest.mark.needs("health")`.
+The features aren't in the list, nor are those that need them by .importlinter; that nothing else
+imports them is a contract there. Left out are the tests in their folders, and those that say
+`@pytest.mark.needs("health")`.
 """
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,21 @@ from copyrator.bundles import features
 
 WITHOUT = "COPYRATOR_WITHOUT"
 
-TAKEN_OUT = frozenset(filter(None, os.environ.get(WITHOUT, "").split(",")))
+CONTRACTS = Path(__file__).resolve().parents[1] / ".importlinter"
+
+
+def with_dependents(names: set[str]) -> frozenset[str]:
+    """The features, and those that import them."""
+    contracts = configparser.ConfigParser()
+    contracts.read(CONTRACTS)
+    allowed = contracts["importlinter:contract:features"]["ignore_imports"]
+    arrows = re.findall(r"features\.(\w+)\S* -> \S*features\.(\w+)", allowed)
+    while more := {one for one, needed in arrows if needed in names} - names:
+        names = names | more
+    return frozenset(names)
+
+
+TAKEN_OUT = with_dependents(set(filter(None, os.environ.get(WITHOUT, "").split(","))))
 assert set(features.FEATURES) >= TAKEN_OUT, f"{WITHOUT}: only {features.FEATURES}"
 features.FEATURES = tuple(  # type: ignore[misc]
     name for name in features.FEATURES if name not in TAKEN_OUT

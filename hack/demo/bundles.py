@@ -14,8 +14,6 @@ SOAK = "5s"
 PAUSE = "operator.werf.dev/disable-autoupdate"
 PAUSED = 3
 """Seconds: three polls."""
-SECONDS = 60.0
-"""Deadline of a deploy: a poll, a Job, and helm in it."""
 
 
 def push_first(stage: Stage) -> None:
@@ -88,7 +86,7 @@ def edit_values(stage: Stage) -> Rows:
         if (greeting := _release(stage).get("greeting")) != "Ahoj":
             raise NotYet(f"the greeting is {greeting!r}")
 
-    until(look, seconds=SECONDS, what="the new greeting in the release")
+    until(look, what="the new greeting in the release")
     return _wait_deployed(stage, "1.0.2")
 
 
@@ -114,7 +112,7 @@ def let_wait(stage: Stage, version: str) -> Manifest:
             raise NotYet(f"UpdatePending says {waits.get('reason')}: {waits.get('message')}")
         return bundle
 
-    bundle = until(look, seconds=SECONDS, what=f"{version} to be planned")
+    bundle = until(look, what=f"{version} to be planned")
     plan: Manifest = bundle["status"]["plan"]
     return plan
 
@@ -131,7 +129,7 @@ def approve(stage: Stage) -> Rows:
 def correct_drift(stage: Stage) -> Rows:
     """Set spec.drift, edit an object of the release, and see that it is put right."""
     stage.types(_merge("{drift: {mode: Correct}}"))
-    until(lambda: _wait_drifted(stage, "False"), seconds=SECONDS, what="the release to be compared")
+    until(lambda: _wait_drifted(stage, "False"), what="the release to be compared")
     stage.types(
         f"kubectl -n {APPS} patch configmap {NAME} --patch 'data: {{greeting: Edited}}'",
         f"kubectl -n {APPS} annotate bndl {NAME} operator.werf.dev/plan-at=now",
@@ -145,7 +143,7 @@ def correct_drift(stage: Stage) -> Rows:
         _wait_drifted(stage, "False")
         return last
 
-    last = until(look, seconds=SECONDS, what="what was edited to be put right")
+    last = until(look, what="what was edited to be put right")
     (found,) = _bundle(stage)["status"]["drift"]["corrected"]
     row = (found, last["version"], last["outcome"], _release(stage)["greeting"])
     return Rows(("DRIFTED", "TAG", "CORRECTION", "IN THE CLUSTER"), [row])
@@ -176,7 +174,7 @@ def ask_for_signatures(stage: Stage) -> Rows:
             raise NotYet(f"passed over are {found or 'no versions'}")
         return found["1.0.4"]
 
-    reason = until(look, seconds=SECONDS, what="1.0.4 to be passed over")
+    reason = until(look, what="1.0.4 to be passed over")
     if (shown := _shown(stage)) != "1.0.3":
         msg = f"nobody has signed 1.0.4, but {shown} is deployed"
         raise StepFailed(msg)
@@ -204,7 +202,7 @@ def freeze(stage: Stage) -> Rows:
                 return gate["name"], gate["reason"], gate["until"], _shown(stage)
         raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
 
-    row = until(look, seconds=SECONDS, what="1.0.5 to wait")
+    row = until(look, what="1.0.5 to wait")
     stage.types(f"copyrator thaw -n {APPS}")
     _wait_deployed(stage, "1.0.5")
     heads = ("GATE", "REASON", "UNTIL", "MEANWHILE", "THAWED")
@@ -226,8 +224,8 @@ def promote(stage: Stage) -> Rows:
     promoteFrom: {{bundles: [{{name: {NAME}}}], soak: {SOAK}}}"
 """.rstrip()
     )
-    reason, end = until(lambda: _waits(stage), seconds=SECONDS, what=f"{PRODUCTION} to wait")
-    bundle = until(lambda: _deployed(stage), seconds=SECONDS, what=f"{PRODUCTION} to be deployed")
+    reason, end = until(lambda: _waits(stage), what=f"{PRODUCTION} to wait")
+    bundle = until(lambda: _deployed(stage), what=f"{PRODUCTION} to be deployed")
     began = str(bundle["status"]["attempted"]["startedAt"])
     there = bundle["status"]["deployed"]["version"]
     heads = ("WAITED FOR", "SOAK ENDED", "DEPLOY BEGAN", "IN PRODUCTION")
@@ -250,7 +248,7 @@ def remove(stage: Stage) -> str:
         if left:
             raise NotYet(f"still exist: {', '.join(left)}")
 
-    until(look, seconds=SECONDS, what="the Bundles and their releases to be deleted")
+    until(look, what="the Bundles and their releases to be deleted")
     return "No Bundle, no object of a release, no release Secret is left."
 
 
@@ -303,7 +301,7 @@ def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows
             raise NotYet("the status describes an older spec")
         return bundle
 
-    bundle = until(look, seconds=SECONDS, what=f"version {version} to be deployed")
+    bundle = until(look, what=f"version {version} to be deployed")
     deployed = bundle["status"].get("deploy", {})
     release = _release(stage)
     return Rows(

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from demo.objects import Manifest, condition
-from demo.rules import SECONDS, delete_rule_of
+from demo.objects import condition
+from demo.rules import delete_rule_of
 from demo.screen import Rows
-from demo.stage import Stage, example, spec_of
+from demo.stage import Stage, example_of, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
@@ -33,13 +33,11 @@ def replace(stage: Stage) -> Rows:
 
 
 def _wait(stage: Stage, reason: str) -> Rows:
-    return until(
-        partial(_look, stage, reason), seconds=SECONDS, what=f"the rule's condition to be {reason}"
-    )
+    return until(partial(_look, stage, reason), what=f"the rule's condition to be {reason}")
 
 
 def _look(stage: Stage, reason: str) -> Rows:
-    about = _manifest("CopyratorRule")["metadata"]
+    about = example_of(FILE, "CopyratorRule")["metadata"]
     rule = stage.objects.get("copyrators", about["name"], about["namespace"]) or {}
     found = condition(rule, "CertificateExpiring")
     if found.get("reason") != reason:
@@ -47,11 +45,6 @@ def _look(stage: Stage, reason: str) -> Rows:
     (one,) = rule["status"]["certificates"]
     row = (one["commonName"], one["notAfter"], f"{found['status']} ({reason})")
     return Rows(("CERTIFICATE", "ENDS", "CERTIFICATEEXPIRING"), [row])
-
-
-def _manifest(kind: str) -> Manifest:
-    (found,) = (one for one in example(FILE) if one["kind"] == kind)
-    return found
 
 
 CHAPTER = Chapter(

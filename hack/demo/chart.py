@@ -18,7 +18,7 @@ CHART = ROOT / "charts" / "copyrator"
 Manifest = dict[str, Any]
 
 POLICY_API = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
-"""What the chart looks for before it renders its admission policy."""
+"""What API servers have from Kubernetes 1.30 on; the chart renders its policies only for these."""
 
 
 @dataclass(frozen=True, slots=True)

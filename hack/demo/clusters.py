@@ -1,10 +1,8 @@
 """Two clusters on screen (CLUSTERS=2): a promotion by evidence in the registry, a pulled Secret."""
 
-from functools import partial
-
 from demo import setting_up
-from demo.objects import Manifest, condition, describe, fingerprint
-from demo.rules import LATE, TEAMS
+from demo.objects import Manifest, condition, describe
+from demo.rules import wait_copies
 from demo.screen import Rows
 from demo.stage import APPS, HOME, REPOSITORY, Stage
 from demo.steps import Chapter, Step
@@ -14,9 +12,7 @@ from localcluster.signing import new_key, private_key, public_key
 NAME = "site"
 VERSION = "2.0.0"
 AFTER = "5s"
-SECONDS = 60.0
 RULE = "clusters/copied-secret.yaml"
-SPACES = (*TEAMS, LATE)
 
 
 def install(stage: Stage) -> str:
@@ -49,7 +45,7 @@ def wait_for_evidence(stage: Stage) -> Rows:
             raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
         return Rows(("BUNDLE", "READY", "WHY"), [(NAME, ready["reason"], ready["message"])])
 
-    return until(look, seconds=SECONDS, what=f"{VERSION} to wait for staging")
+    return until(look, what=f"{VERSION} to wait for staging")
 
 
 def attest(stage: Stage) -> Rows:
@@ -70,7 +66,7 @@ def attest(stage: Stage) -> Rows:
         row = (one["digest"][:15], one["state"], str(one["seconds"]), one["issuedAt"])
         return Rows(("DIGEST", "STATE", "SECONDS", "ISSUED AT"), [row])
 
-    return until(look, seconds=SECONDS, what=f"{VERSION} to be attested in staging")
+    return until(look, what=f"{VERSION} to be attested in staging")
 
 
 def promote(stage: Stage) -> Rows:
@@ -85,7 +81,7 @@ def promote(stage: Stage) -> Rows:
         row = (NAME, ready, str(deployed["version"]), str(deployed["digest"])[:15])
         return Rows(("BUNDLE", "READY", "TAG", "DIGEST"), [row])
 
-    shown = until(look, seconds=SECONDS, what=f"{VERSION} to be deployed here")
+    shown = until(look, what=f"{VERSION} to be deployed here")
     stage.types(f"copyrator attest show --insecure $COPYRATOR_REGISTRY/{REPOSITORY}:{VERSION}")
     return shown
 
@@ -156,19 +152,7 @@ def _bundle(stage: Stage) -> Manifest:
 
 
 def _wait_copies(stage: Stage) -> Rows:
-    what = f"the Secret of staging in {', '.join(SPACES)}"
-    return until(partial(_look_at_copies, stage), seconds=SECONDS, what=what)
-
-
-def _look_at_copies(stage: Stage) -> Rows:
-    source = _staging(stage).objects.get("secrets", "registry-creds", "infra") or {}
-    rows = []
-    for namespace in SPACES:
-        found = stage.objects.get("secrets", "registry-creds", namespace)
-        if found is None or fingerprint(found) != fingerprint(source):
-            raise NotYet(f"not in {namespace}")
-        rows.append((namespace, fingerprint(found)))
-    return Rows(("NAMESPACE", "CONTENT"), rows)
+    return wait_copies(stage, "registry-creds", (_staging(stage), "infra"))
 
 
 CHAPTER = Chapter(

@@ -5,7 +5,7 @@ import json
 from functools import partial
 
 from demo.objects import Manifest, fingerprint
-from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
+from demo.rules import SPACES, delete_rule_of
 from demo.screen import Rows
 from demo.stage import Stage, spec_of
 from demo.steps import Chapter, Step
@@ -14,7 +14,6 @@ from demo.waiting import NotYet, until
 FILE = "rules/registries.yaml"
 COPY = "registries"
 HUB, FIRST, MORE = "https://index.docker.io/v1/", "registry.example.com", "registry.more.example"
-SPACES = (*TEAMS, LATE)
 
 
 def compose(stage: Stage) -> Rows:
@@ -38,7 +37,6 @@ def add_source(stage: Stage) -> Rows:
 def _wait(stage: Stage, hosts: list[str]) -> Rows:
     return until(
         partial(_look, stage, hosts),
-        seconds=SECONDS,
         what=f"credentials for {len(hosts)} registries in each of {', '.join(SPACES)}",
     )
 

@@ -21,11 +21,10 @@ from demo import bundles, rules
 from demo.chart import ROOT
 from demo.objects import Manifest, describe
 from demo.screen import WIDTH, recording
-from demo.stage import APPS, HOME, Stage, example
+from demo.stage import APPS, HOME, Stage, example, example_of
 from demo.waiting import NotYet, until
 
 FULL, TAKEN = "team-full", "team-taken"
-SECONDS = 60.0
 PLANNED = "rule.yaml"
 
 PICTURES = {
@@ -87,7 +86,7 @@ def _set_the_scene(stage: Stage) -> None:
             {"apiVersion": "v1", "kind": "Secret", **theirs},
         ]
     )
-    until(partial(_counted, stage), seconds=SECONDS, what="the quota to count")
+    until(partial(_counted, stage), what="the quota to count")
     objects.apply(example(rules.FILE))
     bundles.create_bundle(stage)
     for plural, name, namespace, said in (
@@ -95,7 +94,7 @@ def _set_the_scene(stage: Stage) -> None:
         ("bundles", bundles.NAME, APPS, "Deployed"),
     ):
         look = partial(_says, stage, (plural, name, namespace), said)
-        until(look, seconds=SECONDS, what=f"{name} to say {said}")
+        until(look, what=f"{name} to say {said}")
 
 
 def _output(stage: Stage, command: str, directory: Path) -> str:
@@ -134,6 +133,6 @@ def _says(stage: Stage, which: tuple[str, str, str], said: str) -> None:
 
 def _write_planned_rule(path: Path) -> None:
     """The example's rule with one more namespace, and without one that it has."""
-    (rule,) = (one for one in example(rules.FILE) if one["kind"] == "CopyratorRule")
+    rule = example_of(rules.FILE, "CopyratorRule")
     rule["spec"]["targets"] |= {"namespaces": ["team-*", APPS], "exclude": [rules.TEAMS[0]]}
     path.write_text(yaml.safe_dump(rule), encoding="utf-8")

@@ -2,15 +2,13 @@
 
 from functools import partial
 
-from demo.objects import fingerprint
-from demo.rules import LATE, SECONDS, TEAMS, delete_rule_of
+from demo.rules import SPACES, delete_rule_of, wait_copies
 from demo.screen import Rows
 from demo.stage import Stage
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
 FILE = "rules/rollout.yaml"
-SPACES = (*TEAMS, LATE)
 
 
 def first_step(stage: Stage) -> Rows:
@@ -22,8 +20,8 @@ def first_step(stage: Stage) -> Rows:
         '  spec: {rollout: {steps: ["1", "100%"], pause: 3s,\n'
         "    first: null, health: null, restart: null}}'",
     )
-    until(partial(_look_at_rule, stage), seconds=SECONDS, what="the rule to be served")
-    _wait(stage, SPACES)
+    until(partial(_look_at_rule, stage), what="the rule to be served")
+    _wait(stage)
     stage.types(
         "kubectl -n copyrator patch secret db-password \\\n"
         '  --patch "stringData: {password: new-$RANDOM}"'
@@ -34,7 +32,7 @@ def first_step(stage: Stage) -> Rows:
 def last_step(stage: Stage) -> Rows:
     """Wait for the pause to end."""
     stage.types("kubectl -n copyrator wait copyrator/db-password --for=condition=Ready")
-    return _wait(stage, SPACES)
+    return _wait(stage)
 
 
 def _look_at_rule(stage: Stage) -> None:
@@ -43,22 +41,8 @@ def _look_at_rule(stage: Stage) -> None:
         raise NotYet("its status describes an older spec")
 
 
-def _wait(stage: Stage, spaces: tuple[str, ...]) -> Rows:
-    return until(
-        partial(_look, stage, spaces),
-        seconds=SECONDS,
-        what=f"the password in {', '.join(spaces)}, and nowhere else",
-    )
-
-
-def _look(stage: Stage, spaces: tuple[str, ...]) -> Rows:
-    rows, wanted = [], fingerprint(stage.objects.get("secrets", "db-password", "copyrator") or {})
-    for namespace in SPACES:
-        found = stage.objects.get("secrets", "db-password", namespace)
-        if found is None or (fingerprint(found) == wanted) is not (namespace in spaces):
-            raise NotYet(f"other content in {namespace}")
-        rows.append((namespace, fingerprint(found)))
-    return Rows(("NAMESPACE", "CONTENT"), rows)
+def _wait(stage: Stage, spaces: tuple[str, ...] = SPACES) -> Rows:
+    return wait_copies(stage, "db-password", (stage, "copyrator"), spaces)
 
 
 CHAPTER = Chapter(

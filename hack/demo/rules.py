@@ -1,28 +1,25 @@
 """The first job on screen: one rule spreads a Secret, and every copy stays right."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from demo.objects import Manifest, describe, fingerprint
 from demo.screen import Rows
-from demo.stage import Stage, example, spec_of
+from demo.stage import Stage, example_of, spec_of
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
 
 FILE = "rules/secret.yaml"
 TEAMS = ("team-a", "team-b", "team-c")
 LATE = "team-d"
+SPACES = (*TEAMS, LATE)
+"""All namespaces that rules name, once the last one is created."""
 OTHER = "other"
-SECONDS = 20.0
-"""Deadline of each step: far more than it takes, so that only what is broken fails."""
-
-
-def _manifest(kind: str) -> Manifest:
-    return next(one for one in example(FILE) if one["kind"] == kind)
 
 
 def _source() -> tuple[str, str]:
-    about = _manifest("Secret")["metadata"]
+    about = example_of(FILE, "Secret")["metadata"]
     return about["name"], about["namespace"]
 
 
@@ -40,19 +37,19 @@ def spread(stage: Stage) -> Rows:
 def late_namespace(stage: Stage) -> Rows:
     """Make a namespace after the rule."""
     stage.types(f"kubectl create namespace {LATE}")
-    return _wait(stage, (*TEAMS, LATE))
+    return _wait(stage, SPACES)
 
 
 def change_source(stage: Stage) -> Rows:
     """Change the source's content."""
     stage.types(_set_password(_source()[1], "new"))
-    return _wait(stage, (*TEAMS, LATE))
+    return _wait(stage, SPACES)
 
 
 def break_copy(stage: Stage) -> Rows:
     """Change a copy behind the operator's back."""
     stage.types(_set_password(TEAMS[0], "edited"))
-    return _wait(stage, (*TEAMS, LATE))
+    return _wait(stage, SPACES)
 
 
 def delete_copy(stage: Stage) -> Rows:
@@ -64,22 +61,22 @@ def delete_copy(stage: Stage) -> Rows:
         if _uid(stage, TEAMS[1]) in (before, ""):
             raise NotYet("it doesn't exist again yet")
 
-    until(look, seconds=SECONDS, what=f"a new copy in {TEAMS[1]}")
-    return _wait(stage, (*TEAMS, LATE))
+    until(look, what=f"a new copy in {TEAMS[1]}")
+    return _wait(stage, SPACES)
 
 
 def status(stage: Stage) -> Rows:
     """Look at the rule's status."""
-    about = _manifest("CopyratorRule")["metadata"]
+    about = example_of(FILE, "CopyratorRule")["metadata"]
 
     def look() -> Manifest:
         rule = stage.objects.get("copyrators", about["name"], about["namespace"]) or {}
         copies = rule.get("status", {}).get("copies", {})
-        if copies.get("ready") != len(TEAMS) + 1 or "Ready=True" not in describe(rule):
+        if copies.get("ready") != len(SPACES) or "Ready=True" not in describe(rule):
             raise NotYet(f"{describe(rule)}, copies {copies}")
         return rule
 
-    rule = until(look, seconds=SECONDS, what=f"the rule to report {len(TEAMS) + 1} ready copies")
+    rule = until(look, what=f"the rule to report {len(SPACES)} ready copies")
     stage.types(f"copyrator get rules -n {about['namespace']}")
     copies = rule["status"]["copies"]
     return Rows(
@@ -103,16 +100,40 @@ def delete_rule(stage: Stage) -> str:
 
 def delete_rule_of(file: str, result: str, stage: Stage) -> str:
     """Delete the rule of an example; it is gone once its copies are."""
-    (about,) = (one["metadata"] for one in example(file) if one["kind"] == "CopyratorRule")
+    about = example_of(file, "CopyratorRule")["metadata"]
     stage.types(f"kubectl -n {about['namespace']} delete copyrator {about['name']}")
     return result
+
+
+def wait_copies(
+    stage: Stage, name: str, source: tuple[Stage, str], spaces: Sequence[str] = SPACES
+) -> Rows:
+    """Wait until of SPACES exactly these hold the content of a Secret, and show it.
+
+    Args:
+        stage: where the copies are.
+        name: the Secret's.
+        source: where it is copied from: a stage and a namespace.
+        spaces: those that have its content.
+    """
+    where, home = source
+
+    def look() -> Rows:
+        rows, wanted = [], fingerprint(where.objects.get("secrets", name, home) or {})
+        for namespace in SPACES:
+            found = stage.objects.get("secrets", name, namespace)
+            if found is None or (fingerprint(found) == wanted) is not (namespace in spaces):
+                raise NotYet(f"other content in {namespace}")
+            rows.append((namespace, fingerprint(found)))
+        return Rows(("NAMESPACE", "CONTENT"), rows)
+
+    return until(look, what=f"the Secret {name} in {', '.join(spaces)}, and nowhere else")
 
 
 def _wait(stage: Stage, namespaces: tuple[str, ...]) -> Rows:
     """Wait until exactly these namespaces hold the source's content, and show it."""
     return until(
         partial(_look, stage, namespaces),
-        seconds=SECONDS,
         what=f"the source's content in {', '.join(namespaces) or 'no other namespace'}",
     )
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +14,10 @@ import yaml
 from demo.chart import ROOT, Rendered, render
 from demo.objects import Manifest, Objects
 from demo.waiting import NotYet, StepFailed, until
-from localcluster import Cluster
+from localcluster import Cluster, ports
 from localcluster.processes import MARKER
 from localcluster.state import Layout
+from localcluster.supervisor import answers, tail
 
 EXAMPLES = ROOT / "examples"
 HOME = "copyrator"
@@ -36,6 +34,11 @@ def example(name: str) -> list[Manifest]:
     """Return the manifests of a file in examples/, which the README shows too."""
     text = (EXAMPLES / name).read_text()
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def example_of(name: str, kind: str) -> Manifest:
+    """Return the first manifest of a kind in such a file."""
+    return next(one for one in example(name) if one["kind"] == kind)
 
 
 def spec_of(name: str) -> str:
@@ -122,9 +125,6 @@ class Stage:
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE")
 """What a process on a laptop needs of its surroundings; nothing that would configure Copyrator."""
 
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Loopback is never asked for through a proxy."""
-
 STOP_SECONDS = 30.0
 """The Deployment's grace period."""
 
@@ -142,7 +142,7 @@ class OperatorProcess:
 
     def __init__(self, chart: Rendered, namespace: str, kubeconfig: Path, state_dir: Path) -> None:
         self.log = Layout(state_dir).logs / "operator.log"
-        self.port = _free_port()
+        self.port = ports.reserve(state_dir, ["operator"])["operator"]
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         for variable in chart.container["env"]:
             if "value" in variable:
@@ -151,25 +151,20 @@ class OperatorProcess:
         # The image has the package installed; a clone has it here.
         environment["PYTHONPATH"] = str(ROOT / "operator")
         environment[MARKER] = str(state_dir)
-        self.command = [
+        command = [
             *(sys.executable, "-m", "copyrator", *chart.container["args"]),
             *("--kubeconfig", str(kubeconfig), "--health-port", str(self.port)),
         ]
         with self.log.open("ab") as output:
             # A session of its own: Ctrl-C reaches the demo alone, which then stops this in order.
             self._process = subprocess.Popen(
-                self.command,
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
 
     def wait_ready(self, seconds: float) -> None:
         """Wait until /readyz answers 200.
@@ -197,25 +192,9 @@ class OperatorProcess:
 
     def tail(self, lines: int = 15) -> str:
         """The last lines of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return tail(self.log, lines)
 
     def _ready(self) -> None:
         self.check_alive()
-        url = f"http://127.0.0.1:{self.port}/readyz"
-        try:
-            with _DIRECT.open(url, timeout=2):
-                return
-        except urllib.error.HTTPError as error:
-            answer = error.read().decode(errors="replace").strip()
-            msg = f"{error.code}: {answer}"
-            raise NotYet(msg) from None
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            msg = "nothing listens there"
-            raise NotYet(msg) from None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        if not answers(f"http://127.0.0.1:{self.port}/readyz"):
+            raise NotYet("it doesn't")

@@ -8,6 +8,8 @@ T = TypeVar("T")
 
 PAUSE = 0.05
 """Seconds between the first looks: below what a reader notices."""
+SECONDS = 60.0
+"""Deadline of each step: far more than it takes, so that only what is broken fails."""
 LONGEST = 0.25
 """Between later ones, which are a tenth of the time waited: not to load the machine."""
 
@@ -20,13 +22,13 @@ class StepFailed(Exception):  # noqa: N818 - names the event that ends the demo
     """A step didn't happen within its deadline; the text is for the person at the screen."""
 
 
-def until(look: Callable[[], T], *, seconds: float, what: str) -> T:
+def until(look: Callable[[], T], *, what: str, seconds: float = SECONDS) -> T:
     """Call `look` until it returns instead of raising NotYet.
 
     Args:
         look: returns the state that was waited for, or raises NotYet.
-        seconds: the deadline, in seconds from now.
         what: the awaited state, to be read after "waited for".
+        seconds: the deadline, in seconds from now.
 
     Raises:
         StepFailed: the deadline passed; the text has the last NotYet's.

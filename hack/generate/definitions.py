@@ -16,6 +16,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.rule import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
 from demo.chart import ROOT
+from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped
 
 CRDS = ROOT / "crds"
@@ -76,14 +77,10 @@ _ORDER = (
 _WIDTH = 100
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(Indented):
     def ignore_aliases(self, data: Any) -> bool:
         del data
         return True
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        del indentless
-        super().increase_indent(flow, False)
 
 
 def _as_map(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 from copyrator.cli.offline.install import IMAGE_MARK, MANIFESTS, NAMESPACE_MARK
-from demo.chart import CHART
+from demo.chart import CHART, POLICY_API
 from localcluster.build import Programs
 
 SOURCES = sorted((CHART.parents[1] / "crds").glob("*.yaml"))
@@ -14,8 +14,6 @@ _HELMS_OWN = re.compile(
 )
 # What the command prints in another way, and what nobody but Helm would ever run.
 _NOT_PRINTED = ("kind: CustomResourceDefinition", "helm.sh/hook: ")
-_POLICIES = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
-"""Which API servers have from Kubernetes 1.30 on; the chart renders its policies only for these."""
 _HEAD = "# Written by `make generate` from charts/copyrator: don't edit.\n"
 
 
@@ -27,7 +25,7 @@ def rendered() -> str:
         [
             *(str(helm), "template", "copyrator", str(CHART), "--namespace", NAMESPACE_MARK),
             *("--set", f"image.repository={repository}", "--set", f"image.tag={tag}"),
-            *("--api-versions", _POLICIES),
+            *("--api-versions", POLICY_API),
         ],
         check=True,
         capture_output=True,

@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -186,20 +188,10 @@ def _name(metric: Metric) -> str:
     return f"{metric.name}_total" if metric.type == "counter" else str(metric.name)
 
 
-def rules() -> str:
-    """The fields of a CopyratorRule."""
-    return fields("copyrators.flant.com.yaml", "CopyratorRule")
-
-
-def bundles() -> str:
-    """The fields of a Bundle."""
-    return fields("bundles.operator.werf.dev.yaml", "Bundle")
-
-
-FILES = {
+FILES: dict[Path, Callable[[], str]] = {
     _HOME / "commands.md": commands,
-    _HOME / "copyratorrule.md": rules,
-    _HOME / "bundle.md": bundles,
+    _HOME / "copyratorrule.md": partial(fields, "copyrators.flant.com.yaml", "CopyratorRule"),
+    _HOME / "bundle.md": partial(fields, "bundles.operator.werf.dev.yaml", "Bundle"),
     _HOME / "metrics.md": metrics,
 }
 """What each file holds."""

@@ -21,6 +21,7 @@ from copyrator.settings.options import (
     variable_of,
 )
 from demo.chart import CHART, ROOT
+from generate.cells import Indented
 from generate.chart_readme import between, commented
 
 PAGE = ROOT / "docs" / "settings.md"
@@ -87,13 +88,6 @@ def comment_of(field: Setting) -> str:
     return re.sub(r"\]\((?=[\w-]+\.md)", "](../../docs/", "; ".join(filter(None, parts)))
 
 
-class _Indented(yaml.SafeDumper):
-    """Indents the items of a list, as the file does."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
-        super().increase_indent(flow, False)
-
-
 def values(text: str) -> str:
     """The chart's values with the comments and defaults of settings; the rest is as it is.
 
@@ -108,7 +102,7 @@ def values(text: str) -> str:
         indent = lines[place.key][: -len(lines[place.key].lstrip())]
         kept = lines[place.key : place.end]
         if yaml.safe_load("\n".join(kept))[name] != default:
-            made = yaml.dump({name: default}, Dumper=_Indented, sort_keys=False).splitlines()
+            made = yaml.dump({name: default}, Dumper=Indented, sort_keys=False).splitlines()
             suggested = [line for line in kept if line.lstrip().startswith("#")]
             kept = [*(indent + line for line in made), *suggested]
         lines[place.start : place.end] = [f"{indent}# {comment_of(field)}", *kept]

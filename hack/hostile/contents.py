@@ -17,6 +17,8 @@ from functools import cache
 from typing import Any
 
 from hostile import texts
+from localcluster.signing import BUNDLE_TYPE as BUNDLE
+from localcluster.signing import PAYLOAD_TYPE as PAYLOAD
 
 PUBLIC_KEY = """-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE2sG24bTE4w/K9vWOeHEDOhuNg+Qh
@@ -25,8 +27,6 @@ vtwbJ/hUEx6mg4gUfUK9C4R1BqTd779r+x8TcFXvtIFn+ctS4EEBQqBCtQ==
 """
 """A good key, by which nothing is signed."""
 
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 CHART = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 TAGS = ("0.9.0", "1.0.0", "1.1.0")
 
@@ -118,7 +118,11 @@ def _dense_bundles(count: int) -> list[bytes]:
     made = []
     for at in range(count):
         material = {"publicKey": {"hint": str(at)}, "tlogEntries": entries}
-        bundle = {"mediaType": BUNDLE, "verificationMaterial": material, "dsseEnvelope": envelope}
+        bundle = {
+            "mediaType": BUNDLE,
+            "verificationMaterial": material,
+            "dsseEnvelope": envelope,
+        }
         made.append(json.dumps(bundle, separators=(",", ":")).encode())
     return made
 

@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from hostile import registry, texts
 from hostile.bad import Bad, Places
@@ -191,7 +192,7 @@ def neighbours(plan: Plan) -> Iterator[Running]:
         RuntimeError: the process failed.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "hostile", json.dumps(asdict(plan))],
+        [sys.executable, "-m", "hostile.neighbours", msgspec.json.encode(plan)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -217,9 +218,9 @@ def neighbours(plan: Plan) -> Iterator[Running]:
 
 def main(text: str) -> None:
     """What the process does."""
-    given = json.loads(text)
-    where: dict[str, Any] = given.pop("places")
-    where |= {name: tuple(where[name]) for name in ("evil", "forged")}
-    given["categories"] = tuple(given["categories"])
-    done = asyncio.run(_work(Plan(places=Places(**where), **given)))
+    done = asyncio.run(_work(msgspec.json.decode(text, type=Plan)))
     print(done.written())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -110,7 +110,7 @@ class Store:
             self.buildah("rmi", "--all", "--force")
 
 
-def key_of(*parts: str | bytes | Path) -> str:
+def key_of(*parts: str | Path) -> str:
     """A key that changes with these texts and with the names and bytes of these files."""
     digest = hashlib.sha256()
     for part in parts:
@@ -119,11 +119,9 @@ def key_of(*parts: str | bytes | Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _contents(part: str | bytes | Path) -> list[bytes]:
+def _contents(part: str | Path) -> list[bytes]:
     if isinstance(part, str):
         return [part.encode()]
-    if isinstance(part, bytes):
-        return [part]
     files = [part] if part.is_file() else sorted(part.rglob("*"))
     found = []
     for file in files:

@@ -57,18 +57,11 @@ def main() -> None:
 @main.command()
 @_which
 @click.option("--node/--no-node", default=True, help="Run pods as local processes.")
-@click.option("--registry/--no-registry", default=True, help="Run an OCI registry.")
-@click.option("--apiserver-flag", "flags", multiple=True, help="A further kube-apiserver flag.")
-def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str, ...]) -> None:
+def up(name: str, state_dir: Path, node: bool) -> None:
     """Start a cluster, or its stopped components; builds its programs the first time."""
     Programs.default().find(CLUSTER_PROGRAMS)  # so that no build is in the time
     started = time.monotonic()
-    cluster = Cluster.start(
-        state_dir,
-        process_node=node,
-        registry=registry,
-        apiserver_flags=flags,
-    )
+    cluster = Cluster.start(state_dir, process_node=node)
     click.echo(f"Cluster {name} is ready after {time.monotonic() - started:.1f} s.")
     _describe(cluster)
     option = _option(name, state_dir)

@@ -68,7 +68,7 @@ class BringUp:
         _write_yaml(layout.config / "audit-policy.yaml", audit.POLICY)
         if plan.state.registry:
             secret = secrets.token_hex(16)
-            config = registry_config(layout, plan.state.ports["registry"], secret)
+            config = registry_config(layout.registry, plan.state.ports["registry"], secret)
             _write_yaml(layout.config / "registry.yaml", config)
         for tool in ("kubectl", "helm"):
             _link(layout.bin / tool, plan.programs[tool])

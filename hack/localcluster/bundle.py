@@ -10,23 +10,23 @@ The archive is deterministic: the same directory pushed twice has the same diges
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import io
-import ipaddress
 import json
 import re
 import tarfile
-import urllib.error
-import urllib.parse
-import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import yaml
+from urllib3 import PoolManager, make_headers
+from urllib3.exceptions import HTTPError
+
+from localcluster.standin.registry import is_loopback
 
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
 LAYER_TYPE = "application/tar+gzip"
@@ -54,22 +54,19 @@ class Bundle:
         return _digest(self.manifest)
 
 
-def build(chart_dir: Path | str, tag: str, *, chart_version: str | None = None) -> Bundle:
+def build(chart_dir: Path | str, tag: str) -> Bundle:
     """Pack a chart directory as the bundle that ``werf bundle publish --tag TAG`` would make.
 
     Args:
         chart_dir: a directory with a Chart.yaml.
         tag: gives the chart's version when it is SemVer, as werf does.
-        chart_version: overrides that.
 
     Raises:
         FileNotFoundError: there is no Chart.yaml.
     """
     root = Path(chart_dir)
     chart: dict[str, Any] = yaml.safe_load((root / "Chart.yaml").read_text())
-    if chart_version is not None:
-        chart["version"] = chart_version
-    elif _SEMVER.fullmatch(tag):
+    if _SEMVER.fullmatch(tag):
         chart["version"] = tag.replace("_", "+")
     config = json.dumps(chart, separators=(",", ":"), sort_keys=True).encode()
     layer = _archive(root, chart)
@@ -90,7 +87,6 @@ def push(
     *,
     username: str | None = None,
     password: str | None = None,
-    chart_version: str | None = None,
 ) -> str:
     """Push a chart directory as a bundle.
 
@@ -101,7 +97,6 @@ def push(
         tag: the tag to set; also the chart's version when it is SemVer.
         username: for a registry with Basic authentication.
         password: goes with it.
-        chart_version: the chart's version, whatever the tag says.
 
     Returns:
         The manifest's digest, ``sha256:…``.
@@ -109,7 +104,7 @@ def push(
     Raises:
         PushError: the registry refused, or could not be reached.
     """
-    bundle = build(chart_dir, tag, chart_version=chart_version)
+    bundle = build(chart_dir, tag)
     target = Target(registry, repo, username, password)
     target.upload(bundle.config)
     target.upload(bundle.layer)
@@ -157,10 +152,9 @@ class Target:
         if status == 200:
             return
         _, headers, _ = self._call("POST", f"/v2/{self.repo}/blobs/uploads/", b"")
-        location = urllib.parse.urljoin(self.base, headers["Location"])
-        sign = "&" if "?" in location else "?"
-        query = urllib.parse.urlencode({"digest": digest})
-        self._call("PUT", f"{location}{sign}{query}", blob, "application/octet-stream")
+        location = headers["Location"]
+        location += f"{'&' if '?' in location else '?'}digest={digest}"
+        self._call("PUT", location, blob, "application/octet-stream")
 
     def tag(self, manifest: bytes, tag: str, media_type: str = MANIFEST_TYPE) -> None:
         """Store a manifest (or an index, by its media type) under a tag or its digest."""
@@ -178,44 +172,26 @@ class Target:
         content_type: str | None = None,
         *,
         allow: tuple[int, ...] = (),
-    ) -> tuple[int, Message, bytes]:
-        url = where if "://" in where else self.base + where
-        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 - http
-        request.add_header("Accept", f"{MANIFEST_TYPE}, {INDEX_TYPE}")
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        url = urljoin(self.base, where)
+        shown = f"{method} {url.partition('?')[0]}"  # an upload's query is the registry's own
+        headers = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
         if content_type:
-            request.add_header("Content-Type", content_type)
+            headers["Content-Type"] = content_type
         if self.username is not None:
-            pair = f"{self.username}:{self.password or ''}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
-        try:
-            with _opener(self.registry).open(request, timeout=_TIMEOUT) as answer:
-                return answer.status, answer.headers, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code in allow:
-                    return error.code, error.headers, b""
-                detail = error.read(500).decode(errors="replace").strip()
-            raise PushError(f"{method} {_no_query(url)}: {error.code} {detail}") from None
-        except OSError as error:
-            raise PushError(f"{method} {_no_query(url)}: {error}") from error
-
-
-def is_loopback(registry: str) -> bool:
-    """Whether a registry's ``host[:port]`` is on this machine's loopback interface."""
-    host = urllib.parse.urlsplit(f"//{registry}").hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _opener(registry: str) -> urllib.request.OpenerDirector:
-    """An opener that never sends loopback traffic through a proxy."""
-    if is_loopback(registry):
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener()
+            headers |= make_headers(basic_auth=f"{self.username}:{self.password or ''}")
+        # Without a proxy, and with no connection that outlives the call.
+        with PoolManager(timeout=_TIMEOUT, retries=False) as pool:
+            try:
+                answer = pool.request(method, url, body=body, headers=headers)
+            except HTTPError as error:
+                raise PushError(f"{shown}: {error}") from error
+        if answer.status < 400:
+            return answer.status, answer.headers, answer.data
+        if answer.status in allow:
+            return answer.status, answer.headers, b""
+        detail = answer.data[:500].decode(errors="replace").strip()
+        raise PushError(f"{shown}: {answer.status} {detail}")
 
 
 def _archive(root: Path, chart: dict[str, Any]) -> bytes:
@@ -243,8 +219,3 @@ def descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
 
 def _digest(blob: bytes) -> str:
     return f"sha256:{hashlib.sha256(blob).hexdigest()}"
-
-
-def _no_query(url: str) -> str:
-    """An upload's URL carries the registry's signed state: no business of a message."""
-    return url.partition("?")[0]

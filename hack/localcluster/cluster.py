@@ -22,7 +22,7 @@ from localcluster.locks import file_lock
 from localcluster.pins import CLUSTER_PROGRAMS
 from localcluster.standin import tools
 from localcluster.state import ClusterState, Layout
-from localcluster.supervisor import Supervisor, alive, stop_all
+from localcluster.supervisor import Supervisor, stop_all
 
 ALLOW_REGISTRY = "COPYRATOR_ALLOW_REGISTRY_ADDRESSES"
 REGISTRY_ADDRESSES = "127.0.0.0/8"
@@ -218,8 +218,7 @@ class Cluster:
 
     def status(self) -> dict[str, bool]:
         """Which components run."""
-        plan = self.supervisor.plan
-        return alive(plan.state.processes, plan.names())
+        return {name: bool(self.supervisor.process(name)) for name in self.supervisor.plan.names()}
 
     def signal(self, component: str, number: Signals) -> None:
         """Send a signal to a component; SIGSTOP makes it hang, SIGCONT lets it go on."""

@@ -145,6 +145,8 @@ _UNUSED = (
 
 def _controller_manager(plan: Plan) -> Component:
     pki = plan.layout.pki
+    # The process node sends no signs of life.
+    unused = (*_UNUSED, *(("node-lifecycle",) if plan.state.process_node else ()))
     more = {
         "use-service-account-credentials": "true",
         "service-account-private-key-file": str(pki / "service-account.key"),
@@ -153,7 +155,7 @@ def _controller_manager(plan: Plan) -> Component:
         "cluster-signing-key-file": str(pki / "ca.key"),
         "service-cluster-ip-range": SERVICE_CIDR,
         "concurrent-namespace-syncs": "20",
-        "controllers": ",".join(["*", *(f"-{name}-controller" for name in _UNUSED)]),
+        "controllers": ",".join(["*", *(f"-{name}-controller" for name in unused)]),
         # The default is a directory under /usr, which it creates.
         "flex-volume-plugin-dir": str(plan.layout.home / "flexvolume"),
     }
@@ -192,13 +194,13 @@ def _registry(plan: Plan) -> Component:
     return Component("registry", command, quiet, f"{plan.url('registry', 'http')}/v2/")
 
 
-def registry_config(layout: Layout, port: int, secret: str) -> dict[str, object]:
+def registry_config(data: Path, port: int, secret: str) -> dict[str, object]:
     """The registry's configuration: plain HTTP on loopback, deletes allowed."""
     return {
         "version": "0.1",
         "log": {"level": "info", "accesslog": {"disabled": False}},
         "storage": {
-            "filesystem": {"rootdirectory": str(layout.registry)},
+            "filesystem": {"rootdirectory": str(data)},
             "delete": {"enabled": True},
             "maintenance": {"uploadpurging": {"enabled": False}},
         },
@@ -212,7 +214,8 @@ def _node(plan: Plan) -> Component:
         sys.executable,
         "-m",
         "localcluster.node",
-        f"--kubeconfig={layout.kubeconfigs / 'node.yaml'}",
+        f"--server={plan.url('kube-apiserver')}",
+        f"--pki={layout.pki}",
         f"--state-dir={layout.node}",
         f"--node-name={NODE_NAME}",
     )

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -26,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from localcluster.api import Api, ApiStatusError
 from localcluster.errors import LocalClusterError
 from localcluster.locks import file_lock
-from localcluster.signing import Key, key_usage, new_key, public_key
+from localcluster.signing import Key, issue, key_usage, new_key, public_key
 from localcluster.state import Layout
 
 CLUSTER_NAME = "copyrator-local"
@@ -105,7 +104,11 @@ class Credentials:
         certificate, key = (
             (self.layout.pki / f"{name}.{kind}").read_bytes() for kind in ("crt", "key")
         )
-        return with_certificate(self._server(), user, certificate, key)
+        proof = {
+            "client-certificate-data": _encode(certificate),
+            "client-key-data": _encode(key),
+        }
+        return _document(self._server(), user, proof, namespace="default")
 
     def _certificate(self, name: str, user: str, groups: Sequence[str]) -> None:
         if not (self.layout.pki / f"{name}.crt").exists():
@@ -141,13 +144,14 @@ class _Authority:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         key, name = new_key(), _name(CLUSTER_NAME)
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        certificate = (
-            _draft(name, key, timedelta(days=3650))
-            .issuer_name(name)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(key_usage("digital_signature", "key_cert_sign"), critical=True)
-            .add_extension(identifier, critical=False)
-            .sign(key, hashes.SHA256())
+        certificate = issue(
+            name,
+            key,
+            (name, key),
+            _from_now(days=3650),
+            (x509.BasicConstraints(ca=True, path_length=None), True),
+            (key_usage("digital_signature", "key_cert_sign"), True),
+            (identifier, False),
         )
         authority = cls(directory, certificate, key)
         authority._write("ca.key", _private(key))
@@ -178,15 +182,14 @@ class _Authority:
         """Write a certificate, valid for a year, and its key."""
         key = new_key()
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        draft = (
-            _draft(subject, key, timedelta(days=365))
-            .issuer_name(self.certificate.subject)
-            .add_extension(key_usage("digital_signature"), critical=True)
-            .add_extension(issuer, critical=False)
+        certificate = issue(
+            subject,
+            key,
+            (self.certificate.subject, self.key),
+            _from_now(days=365),
+            (key_usage("digital_signature"), True),
+            *((extension, False) for extension in (issuer, *extensions)),
         )
-        for extension in extensions:
-            draft = draft.add_extension(extension, critical=False)
-        certificate = draft.sign(self.key, hashes.SHA256())
         self._write(f"{name}.key", _private(key))
         self._write(f"{name}.crt", certificate.public_bytes(Encoding.PEM))
 
@@ -205,16 +208,9 @@ def _name(common_name: str, organisations: Sequence[str] = ()) -> x509.Name:
     )
 
 
-def _draft(subject: x509.Name, key: Key, lifetime: timedelta) -> x509.CertificateBuilder:
+def _from_now(days: int) -> tuple[datetime, datetime]:
     now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks of virtual machines jump
-        .not_valid_after(now + lifetime)
-    )
+    return now - timedelta(hours=1), now + timedelta(days=days)  # clocks of virtual machines jump
 
 
 def _private(key: Key) -> bytes:
@@ -234,15 +230,6 @@ class Server:
 
     url: str
     authority: bytes
-
-
-def with_certificate(server: Server, user: str, certificate: bytes, key: bytes) -> dict[str, Any]:
-    """A kubeconfig for a user that proves itself by a client certificate (PEM)."""
-    credentials = {
-        "client-certificate-data": _encode(certificate),
-        "client-key-data": _encode(key),
-    }
-    return _document(server, user, credentials, namespace="default")
 
 
 def with_token(server: Server, user: str, token: str, namespace: str) -> dict[str, Any]:

@@ -19,7 +19,6 @@ def file_lock(path: Path, on_wait: Callable[[float], None] | None = None) -> Ite
         on_wait: called again and again while another process holds the lock, with the seconds
             waited so far; it may raise to give up.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _acquire(path, on_wait)
     try:
         yield
@@ -30,6 +29,7 @@ def file_lock(path: Path, on_wait: Callable[[float], None] | None = None) -> Ite
 def _acquire(path: Path, on_wait: Callable[[float], None] | None) -> int:
     started = time.monotonic()
     while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +38,6 @@ def _acquire(path: Path, on_wait: Callable[[float], None] | None) -> int:
             if on_wait:
                 on_wait(time.monotonic() - started)
             time.sleep(_POLL_SECONDS)
-            path.parent.mkdir(parents=True, exist_ok=True)
             continue
         except BaseException:
             os.close(descriptor)
@@ -47,7 +46,6 @@ def _acquire(path: Path, on_wait: Callable[[float], None] | None) -> int:
             return descriptor
         # The last holder removed the file together with its directory: this is a dead inode.
         os.close(descriptor)
-        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _is_still_at(descriptor: int, path: Path) -> bool:

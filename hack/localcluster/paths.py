@@ -2,6 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
+
+
+class Below:
+    """An attribute of what has a `root`: the path of this name under that."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, _: type) -> Path:
+        return Path(owner.root, self._name)
 
 
 def cache_dir() -> Path:

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -37,6 +38,7 @@ STATEMENT_TYPE = "application/vnd.in-toto+json"
 PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 
 Key = ec.EllipticCurvePrivateKey
+SigningKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def new_key() -> Key:
@@ -44,7 +46,7 @@ def new_key() -> Key:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def public_key(key: Key) -> str:
+def public_key(key: PrivateKeyTypes) -> str:
     """Its public key in PEM, the content of ``cosign.pub``."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
@@ -58,7 +60,7 @@ def key_usage(*uses: str) -> x509.KeyUsage:
     return x509.KeyUsage(**{name: name in uses for name in known})
 
 
-def private_key(key: Key) -> str:
+def private_key(key: PrivateKeyTypes) -> str:
     """The key itself in PEM, PKCS #8, not encrypted."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -148,23 +150,31 @@ def _json(value: Any) -> bytes:
 
 KEY: Final = new_key()
 """Of all certificates that are made here."""
-PRIVATE: Final = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+PRIVATE: Final = private_key(KEY)
 
 
 def self_signed(*names: str, begins: datetime, ends: datetime) -> str:
     """A certificate in PEM; with one common name for each of the names."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(ends)
-        .sign(KEY, hashes.SHA256())
-    )
+    made = issue(subject, KEY, (subject, KEY), (begins, ends))
     return made.public_bytes(Encoding.PEM).decode()
+
+
+def issue(
+    subject: x509.Name,
+    key: SigningKey,
+    issuer: tuple[x509.Name, SigningKey],
+    validity: tuple[datetime, datetime],
+    *extensions: tuple[x509.ExtensionType, bool],
+) -> x509.Certificate:
+    """A certificate for a key by an issuer's name and key; of extensions say which are critical."""
+    name, issuers_key = issuer
+    builder = x509.CertificateBuilder(
+        name, subject, key.public_key(), x509.random_serial_number(), *validity
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(issuers_key, hashes.SHA256())
 
 
 def own_key() -> Key:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.errors import LocalClusterError
+from localcluster.paths import Below
 from localcluster.processes import ProcessId
 
 
@@ -16,70 +17,32 @@ class Layout:
 
     root: Path
 
-    @property
-    def state_file(self) -> Path:
-        """Ports, options and processes, as JSON."""
-        return self.root / "state.json"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held while the cluster is being started, changed or stopped."""
-        return self.root / "lock"
-
-    @property
-    def pki(self) -> Path:
-        """Keys and certificates."""
-        return self.root / "pki"
-
-    @property
-    def kubeconfigs(self) -> Path:
-        """One kubeconfig for each user and service account that was asked for."""
-        return self.root / "kubeconfigs"
-
-    @property
-    def config(self) -> Path:
-        """Configuration files of the components."""
-        return self.root / "config"
-
-    @property
-    def logs(self) -> Path:
-        """One log for each component, and the audit log."""
-        return self.root / "logs"
-
-    @property
-    def audit_log(self) -> Path:
-        """The API server's audit log, JSON lines."""
-        return self.logs / "audit.log"
-
-    @property
-    def etcd(self) -> Path:
-        """Etcd's data."""
-        return self.root / "etcd"
-
-    @property
-    def registry(self) -> Path:
-        """The OCI registry's blobs and manifests."""
-        return self.root / "registry"
-
-    @property
-    def node(self) -> Path:
-        """The process node's pods."""
-        return self.root / "node"
-
-    @property
-    def bin(self) -> Path:
-        """Links to kubectl and helm, for a PATH."""
-        return self.root / "bin"
-
-    @property
-    def pod_bin(self) -> Path:
-        """The `werf` that pods run when the variable WERF names one."""
-        return self.root / "pod-bin"
-
-    @property
-    def home(self) -> Path:
-        """Caches of kubectl and helm, kept out of the user's."""
-        return self.root / "home"
+    state_file = Below("state.json")
+    """Ports, options and processes, as JSON."""
+    lock_file = Below("lock")
+    """Held while the cluster is being started, changed or stopped."""
+    pki = Below("pki")
+    """Keys and certificates."""
+    kubeconfigs = Below("kubeconfigs")
+    """One kubeconfig for each user and service account that was asked for."""
+    config = Below("config")
+    """Configuration files of the components."""
+    logs = Below("logs")
+    """One log for each component, and the audit log."""
+    audit_log = Below("logs/audit.log")
+    """The API server's audit log, JSON lines."""
+    etcd = Below("etcd")
+    """Etcd's data."""
+    registry = Below("registry")
+    """The OCI registry's blobs and manifests."""
+    node = Below("node")
+    """The process node's pods."""
+    bin = Below("bin")
+    """Links to kubectl and helm, for a PATH."""
+    pod_bin = Below("pod-bin")
+    """The `werf` that pods run when the variable WERF names one."""
+    home = Below("home")
+    """Caches of kubectl and helm, kept out of the user's."""
 
     def prepare(self) -> None:
         """Make the directories.

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, Signals
@@ -128,7 +128,7 @@ def stop_all(layout: Layout, recorded: dict[str, ProcessId]) -> None:
 
 def answers(url: str) -> bool:
     """Whether a health URL answers 200."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Schedulers and controller managers sign their own health endpoint's certificate, and only
     # "does it answer on loopback" is asked here.
     context.check_hostname = False
@@ -148,8 +148,3 @@ def tail(log: Path, lines: int = _LOG_LINES) -> str:
         return "  (no log)"
     content = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(f"  {line}" for line in content[-lines:]) or "  (empty)"
-
-
-def alive(recorded: dict[str, ProcessId], names: Sequence[str]) -> dict[str, bool]:
-    """Which components run."""
-    return {name: name in recorded and recorded[name].alive for name in names}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from localcluster.paths import Below
 from realnode import network
 
 NAME = "localhost"
@@ -22,35 +23,18 @@ class Paths:
 
     root: Path
 
-    @property
-    def containerd(self) -> Path:
-        """Images, snapshots and running tasks."""
-        return self.root / "c"
-
-    @property
-    def socket(self) -> Path:
-        """Containerd's socket."""
-        return self.root / "c.sock"
-
-    @property
-    def kubelet(self) -> Path:
-        """The kubelet's root: pods' volumes."""
-        return self.root / "k"
-
-    @property
-    def config(self) -> Path:
-        """Configuration files of both."""
-        return self.root / "config"
-
-    @property
-    def network(self) -> Path:
-        """One record for each pod's network."""
-        return self.root / "network"
-
-    @property
-    def logs(self) -> Path:
-        """The logs of both, and of the pods."""
-        return self.root / "logs"
+    containerd = Below("c")
+    """Images, snapshots and running tasks."""
+    socket = Below("c.sock")
+    """Containerd's socket."""
+    kubelet = Below("k")
+    """The kubelet's root: pods' volumes."""
+    config = Below("config")
+    """Configuration files of both."""
+    network = Below("network")
+    """One record for each pod's network."""
+    logs = Below("logs")
+    """The logs of both, and of the pods."""
 
 
 def containerd(paths: Paths, pause_image: str, snapshotter: str) -> str:

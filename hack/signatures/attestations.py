@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,8 +22,8 @@ from copyrator.signatures.model import DEPLOYED_PREDICATE, DeployedStatement
 from localcluster.repository import Repository, Stored
 from localcluster.signing import PREDICATE, envelop
 from signatures import cosign
-from signatures.cosign_by_hand import sign
-from signatures.forged_cosign import PREDICATE_TYPE, SIGNED, attach, hexes, read_bundle
+from signatures.cosign_by_hand import STATEMENTS, WRAPPINGS, Bundles, Change, nothing, sign
+from signatures.forged_cosign import PREDICATE_TYPE, SIGNED, attach, move
 from signatures.material import AttestationPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
 from signatures.tools import ToolFailedError
@@ -32,7 +31,6 @@ from signatures.tools import ToolFailedError
 Json = dict[str, Any]
 PREFIX = "attested"
 """Names of these cases begin with it, and those of their keys with ``staging-``."""
-_OTHER_DIGEST = "0" * 64
 _PROVENANCE = "https://slsa.dev/provenance/v1"
 _ABOUT = SIGNED | {PREDICATE_TYPE: DEPLOYED_PREDICATE}
 _WHEN = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -60,11 +58,13 @@ def make(shop: Workshop) -> None:
     )
     for kind in ("p256", "p384", "ed25519"):
         _cosigns(shop, kind)
+    by_hand, policy = Bundles(shop, PREFIX, "By hand", _statement, _ABOUT), "attested by p256"
     for name, (text, change) in _STATEMENTS.items():
-        _by_hand(shop, name, text, key, change=change)
-    for name, (text, wrapping) in _WRAPPINGS.items():
-        _by_hand(shop, name, text, key, wrapping=wrapping)
-    _by_hand(shop, "by-another-key", "another environment's key", keys["other"])
+        by_hand.add(name, text, key, policy, change=change)
+    for name in (*_WRAPPINGS, "v0.2"):
+        text, wrapping = WRAPPINGS[name]
+        by_hand.add(name, text, key, policy, wrapping=wrapping)
+    by_hand.add("by-another-key", "another environment's key", keys["other"], policy)
     _forged(shop, key)
 
 
@@ -160,7 +160,7 @@ def _cosigns(shop: Workshop, kind: str) -> None:
     shop.add(case, text, repository, artifact, [f"attested by {kind}"])
 
 
-def _say(**changed: Any) -> Callable[[Json], object]:
+def _say(**changed: Any) -> Change:
     """Other values in the predicate; None takes a field out."""
 
     def change(statement: Json) -> None:
@@ -170,105 +170,29 @@ def _say(**changed: Any) -> Callable[[Json], object]:
     return change
 
 
-def _subjects(*hexes: str) -> Callable[[Json], object]:
-    """The subjects of these digests; an empty one is the statement's own."""
-
-    def change(statement: Json) -> None:
-        (own,) = statement["subject"]
-        statement["subject"] = [{"digest": {"sha256": one}} if one else own for one in hexes]
-
-    return change
-
-
-_STATEMENTS: dict[str, tuple[str, Callable[[Json], object]]] = {
-    "by-hand": ("nothing changed", lambda _: None),
-    "older-statement": (
-        "a v0.1 statement",
-        lambda it: it.update(_type="https://in-toto.io/Statement/v0.1"),
-    ),
-    "other-statement": ("another statement", lambda it: it.update(_type="https://example.com")),
+_SHARED = ("older-statement", "other-digest", "no-subject", "two-subjects", "second-subject")
+_STATEMENTS: dict[str, tuple[str, Change]] = {
+    "by-hand": ("nothing changed", nothing),
+    "other-statement": STATEMENTS["no-statement"],
     "other-type": ("another predicate type", lambda it: it.update(predicateType=_PROVENANCE)),
     "sign-type": ("cosign's type of signatures", lambda it: it.update(predicateType=PREDICATE)),
-    "other-digest": ("another digest", _subjects(_OTHER_DIGEST)),
-    "no-subject": ("no subject", _subjects()),
-    "two-subjects": ("another digest beside", _subjects("", _OTHER_DIGEST)),
-    "second-subject": ("another digest before", _subjects(_OTHER_DIGEST, "")),
-    "no-predicate": ("no predicate", lambda it: it.update(predicate=None)),
-    "more": ("an unknown field in the statement", lambda it: it.update(more="yes")),
+    **{name: STATEMENTS[name] for name in (*_SHARED, "no-predicate", "more")},
     "more-said": ("an unknown field in the predicate", _say(ticket="17")),
     "no-zone": ("a date without a zone", _say(issuedAt="2026-11-24T12:00:00")),
     "no-environment": ("no environment", _say(environment=None)),
     "other-environment": ("another environment", _say(environment="production")),
 }
-_WRAPPINGS: dict[str, tuple[str, Callable[[Json], object]]] = {
-    "other-payload-type": (
-        "a payload type changed after signing",
-        lambda it: it["dsseEnvelope"].update(payloadType="application/json"),
-    ),
-    "no-signature": ("no signature", lambda it: it["dsseEnvelope"].update(signatures=[])),
-    "same-signature-twice": (
-        "the signature twice",
-        lambda it: it["dsseEnvelope"].update(signatures=it["dsseEnvelope"]["signatures"] * 2),
-    ),
-    "keyid": (
-        "a key id",
-        lambda it: it["dsseEnvelope"]["signatures"][0].update(keyid="key"),
-    ),
-    "no-hint": (
-        "a public key without a hint",
-        lambda it: it.update(verificationMaterial={"publicKey": {}}),
-    ),
-    "v0.2": (
-        "a bundle that says v0.2",
-        lambda it: it.update(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2"),
-    ),
-}
-
-
-def _by_hand(
-    shop: Workshop,
-    name: str,
-    text: str,
-    key: SigningKey,
-    *,
-    change: Callable[[Json], object] = lambda _: None,
-    wrapping: Callable[[Json], object] = lambda _: None,
-) -> None:
-    case = f"{PREFIX}-{name}"
-    repository, artifact = shop.artifact(case, WITH)
-    statement = _statement(artifact)
-    change(statement)
-    bundle = envelop(json.dumps(statement).encode(), partial(sign, key))
-    wrapping(bundle)
-    attach(repository, artifact, bundle, _ABOUT)
-    shop.add(case, f"By hand: {text}.", repository, artifact, ["attested by p256"])
+_WRAPPINGS = ("no-signature", "same-signature-twice", "other-payload-type", "keyid", "no-hint")
 
 
 def _forged(shop: Workshop, key: SigningKey) -> None:
     """What somebody without the key makes of an attestation; and a field twice, with it."""
 
-    def copied(statement: bytes, _: Stored, __: Stored) -> bytes:
-        return statement
+    def attest(repository: Repository, artifact: Stored) -> None:
+        bundle = envelop(json.dumps(_statement(artifact)).encode(), partial(sign, key))
+        attach(repository, artifact, bundle, _ABOUT)
 
-    def altered(statement: bytes, signed: Stored, other: Stored) -> bytes:
-        return statement.replace(hexes(signed), hexes(other))
-
-    texts = {
-        "copied": "The attestation of another digest attached to this one.",
-        "altered": "The statement about another digest altered to name this one.",
-    }
-    for name, change in {"copied": copied, "altered": altered}.items():
-        case = f"{PREFIX}-{name}"
-        repository, signed = shop.artifact(case, WITH)
-        _, other = shop.artifact(case, WITH, 1)
-        bundle = envelop(json.dumps(_statement(signed)).encode(), partial(sign, key))
-        attach(repository, signed, bundle, _ABOUT)
-        _, found = read_bundle(repository, signed)
-        envelope = found["dsseEnvelope"]
-        payload = change(base64.b64decode(envelope["payload"]), signed, other)
-        envelope["payload"] = base64.b64encode(payload).decode()
-        attach(repository, other, found, _ABOUT)
-        shop.add(case, texts[name], repository, other, ["attested by p256"])
+    move(shop, PREFIX + "-{}", "attestation", attest, policies=["attested by p256"])
 
     case = f"{PREFIX}-twice"
     repository, artifact = shop.artifact(case, WITH)

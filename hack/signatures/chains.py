@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from localcluster.signing import key_usage
+from localcluster.signing import SigningKey, issue, key_usage, private_key
 
-PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 CODE_SIGNING = ExtendedKeyUsageOID.CODE_SIGNING
 TIME_STAMPING = ExtendedKeyUsageOID.TIME_STAMPING
 SUBJECT = "CN={name},O=Example,ST=Washington,C=US"
@@ -26,7 +25,7 @@ LONG = timedelta(days=3650)
 class Holder:
     """A key with its certificate and those above it, the root last."""
 
-    key: PrivateKey
+    key: SigningKey
     chain: tuple[x509.Certificate, ...]
 
     @property
@@ -41,12 +40,7 @@ class Holder:
 
     def write(self, directory: Path, name: str) -> None:
         """Write ``NAME.key`` and ``NAME.crt``, the chain."""
-        key = self.key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        (directory / f"{name}.key").write_bytes(key)
+        (directory / f"{name}.key").write_text(private_key(self.key), encoding="ascii")
         pem = [one.public_bytes(serialization.Encoding.PEM) for one in self.chain]
         (directory / f"{name}.crt").write_bytes(b"".join(pem))
 
@@ -59,7 +53,7 @@ def authority(name: str, above: Holder | None = None) -> Holder:
 def leaf(
     name: str,
     above: Holder | None,
-    key: PrivateKey | None = None,
+    key: SigningKey | None = None,
     *,
     validity: timedelta = LONG,
     purposes: Sequence[ObjectIdentifier] = (CODE_SIGNING,),
@@ -85,25 +79,16 @@ def leaf(
     begin = datetime.now(UTC) - timedelta(seconds=1)
     uses = {"key_cert_sign": is_ca, "digital_signature": digital_signature}
     chosen = [name for name, wanted in uses.items() if wanted] or ["key_encipherment"]
-    issuer = above.chain[0] if above else None
-    authority_key = above.key if above else key
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer.subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + validity)
-        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-        .add_extension(key_usage(*chosen), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
+    issuer = (above.chain[0].subject, above.key) if above else (subject, key)
+    certificate = issue(
+        subject,
+        key,
+        issuer,
+        (begin, begin + validity),
+        (x509.BasicConstraints(ca=is_ca, path_length=None), True),
+        (key_usage(*chosen), True),
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key()), False),
+        *([(x509.ExtendedKeyUsage(purposes), critical)] if purposes else []),
     )
-    if purposes:
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=critical)
-    certificate = builder.sign(authority_key, hashes.SHA256())
     return Holder(key, (certificate, *(above.chain if above else ())))

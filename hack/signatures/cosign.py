@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from localcluster.repository import Repository, Stored
+from localcluster.signing import private_key, public_key
 from signatures.material import CosignPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
 from signatures.tools import ToolFailedError
@@ -48,13 +48,9 @@ def make_keys(shop: Workshop) -> dict[str, PrivateKey]:
 
 def write_key(shop: Workshop, name: str, key: PrivateKey) -> None:
     """Write both halves, and import the key into cosign."""
-    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    pem = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
-    kind = serialization.PublicFormat.SubjectPublicKeyInfo
-    public = key.public_key().public_bytes(encoding, kind)
-    (shop.directory / f"{name}.pem").write_bytes(pem)
-    (shop.directory / f"{name}.pub").write_bytes(public)
-    shop.keys[name] = public.decode()
+    shop.keys[name] = public_key(key)
+    (shop.directory / f"{name}.pem").write_text(private_key(key), encoding="ascii")
+    (shop.directory / f"{name}.pub").write_text(shop.keys[name], encoding="ascii")
     if name != WEAK:  # which cosign refuses to import
         files = ("--key", f"{name}.pem", "--output-key-prefix", f"imported-{name}")
         shop.tools.run("cosign3", "import-key-pair", *files, "--yes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,11 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from localcluster.bundle import MANIFEST_TYPE, descriptor
-from localcluster.repository import fallback_tag
+from localcluster.repository import Stored, fallback_tag
 from localcluster.signing import PAYLOAD_TYPE, PREDICATE, envelop, statement
 from signatures import cosign
 from signatures.chains import Holder
-from signatures.forged_cosign import ATTESTED, attach
+from signatures.forged_cosign import ATTESTED, SIGNED, attach
 from signatures.material import Workshop
 from signatures.registries import WITH, WITHOUT
 
@@ -26,6 +27,7 @@ CERTIFICATE = "dev.sigstore.cosign/certificate"
 _OTHER_DIGEST = "0" * 64
 
 Json = dict[str, Any]
+Change = Callable[[Json], object]
 
 
 def make(
@@ -36,24 +38,28 @@ def make(
         pem = holders[name].chain[0].public_bytes(serialization.Encoding.PEM).decode()
         case, text = f"payload-by-hand-certificate-{name}", f"the certificate {name} beside"
         more = {CERTIFICATE: pem}
-        _payload(shop, case, text, "p256", keys["p256"], change=lambda _: None, more=more)
+        _payload(shop, case, text, "p256", keys["p256"], change=nothing, more=more)
     kinds = {
         cosign.WEAK: "RSA 1024, which cosign refuses to sign with",
         "ed25519": "Ed25519 as older cosign signed: the present one prehashes",
     }
+    bundles = Bundles(shop, "bundle-by-hand", "A bundle by hand", lambda one: statement(one.digest))
     for kind, text in kinds.items():
-        _payload(shop, f"payload-by-hand-{kind}", text, kind, keys[kind], change=lambda _: None)
-        _bundle(shop, f"bundle-by-hand-{kind}", text, kind, keys[kind], change=_own)
+        _payload(shop, f"payload-by-hand-{kind}", text, kind, keys[kind], change=nothing)
+        bundles.add(kind, text, keys[kind], f"key {kind}")
     for name, (text, change) in _PAYLOADS.items():
         _payload(shop, f"payload-by-hand-{name}", text, "p256", keys["p256"], change=change)
-    for name, (text, alter) in _BUNDLES.items():
-        _bundle(shop, f"bundle-by-hand-{name}", text, "p256", keys["p256"], change=alter)
-    for name, (text, wrapping) in _WRAPPINGS.items():
-        case = f"bundle-by-hand-{name}"
-        _bundle(shop, case, text, "p256", keys["p256"], change=_own, wrapping=wrapping)
+    for name, (text, change) in STATEMENTS.items():
+        bundles.add(name, text, keys["p256"], "key p256", change=change)
+    for name, (text, wrapping) in WRAPPINGS.items():
+        bundles.add(name, text, keys["p256"], "key p256", wrapping=wrapping)
 
 
-def _set(path: str, value: Any) -> Callable[[Json], None]:
+def nothing(_: Json) -> None:
+    """A change that is none."""
+
+
+def _set(path: str, value: Any) -> Change:
     """Set the value at a path; None takes it out."""
 
     def change(body: Json) -> None:
@@ -68,8 +74,8 @@ def _set(path: str, value: Any) -> Callable[[Json], None]:
     return change
 
 
-_PAYLOADS: dict[str, tuple[str, Callable[[Json], None]]] = {
-    "nothing-changed": ("nothing changed", lambda _: None),
+_PAYLOADS: dict[str, tuple[str, Change]] = {
+    "nothing-changed": ("nothing changed", nothing),
     "other-digest": (
         "the digest of another artifact",
         _set("critical.image.docker-manifest-digest", f"sha256:{_OTHER_DIGEST}"),
@@ -87,37 +93,32 @@ _PAYLOADS: dict[str, tuple[str, Callable[[Json], None]]] = {
 }
 
 
-def _own(statement: Json, _: str) -> None:
-    del statement, _
+def _subjects(*hexes: str) -> Change:
+    """The subjects of these digests; an empty one is the statement's own."""
 
-
-def _subjects(own_first: bool) -> Callable[[Json, str], None]:
-    def change(statement: Json, digest: str) -> None:
-        both = [{"digest": {"sha256": digest}}, {"digest": {"sha256": _OTHER_DIGEST}}]
-        statement["subject"] = both if own_first else both[::-1]
+    def change(statement: Json) -> None:
+        (own,) = statement["subject"]
+        statement["subject"] = [{"digest": {"sha256": one}} if one else own for one in hexes]
 
     return change
 
 
-def _to(name: str, value: Any) -> Callable[[Json, str], None]:
-    return lambda statement, _: statement.update({name: value})
-
-
-_BUNDLES: dict[str, tuple[str, Callable[[Json, str], None]]] = {
-    "nothing-changed": ("nothing changed", _own),
-    "other-digest": ("another digest", _to("subject", [{"digest": {"sha256": _OTHER_DIGEST}}])),
-    "no-subject": ("no subject", _to("subject", [])),
-    "no-sha256": ("a subject without SHA-256", _to("subject", [{"digest": {"sha512": "00"}}])),
-    "two-subjects": ("another digest beside", _subjects(own_first=True)),
-    "second-subject": ("another digest before", _subjects(own_first=False)),
-    "attestation": ("another predicate type", _to("predicateType", ATTESTED)),
-    "older-statement": ("a v0.1 statement", _to("_type", "https://in-toto.io/Statement/v0.1")),
-    "no-statement": ("another type than a statement", _to("_type", "https://example.com/")),
-    "predicate": ("a predicate", _to("predicate", {"build": "17"})),
-    "no-predicate": ("a null predicate", _to("predicate", None)),
-    "more": ("an unknown field in the statement", _to("more", "yes")),
+STATEMENTS: dict[str, tuple[str, Change]] = {
+    "nothing-changed": ("nothing changed", nothing),
+    "other-digest": ("another digest", _subjects(_OTHER_DIGEST)),
+    "no-subject": ("no subject", _subjects()),
+    "no-sha256": ("a subject without SHA-256", _set("subject", [{"digest": {"sha512": "00"}}])),
+    "two-subjects": ("another digest beside", _subjects("", _OTHER_DIGEST)),
+    "second-subject": ("another digest before", _subjects(_OTHER_DIGEST, "")),
+    "attestation": ("another predicate type", _set("predicateType", ATTESTED)),
+    "older-statement": ("a v0.1 statement", _set("_type", "https://in-toto.io/Statement/v0.1")),
+    "no-statement": ("another type than a statement", _set("_type", "https://example.com/")),
+    "predicate": ("a predicate", _set("predicate", {"build": "17"})),
+    "no-predicate": ("a null predicate", lambda it: it.update(predicate=None)),
+    "more": ("an unknown field in the statement", _set("more", "yes")),
 }
-_WRAPPINGS: dict[str, tuple[str, Callable[[Json], None]]] = {
+"""Changes of a statement before it is signed."""
+WRAPPINGS: dict[str, tuple[str, Change]] = {
     "v0.2": (
         "a bundle that says v0.2",
         _set("mediaType", "application/vnd.dev.sigstore.bundle+json;version=0.2"),
@@ -154,6 +155,7 @@ _WRAPPINGS: dict[str, tuple[str, Callable[[Json], None]]] = {
         lambda bundle: bundle["dsseEnvelope"]["signatures"][0].update(keyid="key"),
     ),
 }
+"""Changes of the bundle around a signed statement."""
 
 
 def _payload(
@@ -163,7 +165,7 @@ def _payload(
     kind: str,
     key: cosign.PrivateKey,
     *,
-    change: Callable[[Json], None],
+    change: Change,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     repository, artifact = shop.artifact(case, WITHOUT)
@@ -185,23 +187,43 @@ def _payload(
     shop.add(case, f"A payload by hand: {text}.", repository, artifact, [f"key {kind}"])
 
 
-def _bundle(
-    shop: Workshop,
-    case: str,
-    text: str,
-    kind: str,
-    key: cosign.PrivateKey,
-    *,
-    change: Callable[[Json, str], None],
-    wrapping: Callable[[Json], None] = lambda _: None,
-) -> None:
-    repository, artifact = shop.artifact(case, WITH)
-    said = statement(artifact.digest)
-    change(said, artifact.digest.removeprefix("sha256:"))
-    bundle = envelop(json.dumps(said).encode(), partial(sign, key))
-    wrapping(bundle)
-    attach(repository, artifact, bundle)
-    shop.add(case, f"A bundle by hand: {text}.", repository, artifact, [f"key {kind}"])
+@dataclass(frozen=True, slots=True)
+class Bundles:
+    """Makes bundles by hand, each with one change.
+
+    Attributes:
+        shop: where.
+        case: how the cases' names begin.
+        text: how their texts do.
+        say: the statement of an artifact.
+        about: annotations of the bundle's manifest.
+    """
+
+    shop: Workshop
+    case: str
+    text: str
+    say: Callable[[Stored], Json]
+    about: Mapping[str, str] = field(default_factory=lambda: SIGNED)
+
+    def add(
+        self,
+        name: str,
+        text: str,
+        key: cosign.PrivateKey,
+        policy: str,
+        *,
+        change: Change = nothing,
+        wrapping: Change = nothing,
+    ) -> None:
+        """Make one, of which the policy says who may have signed it."""
+        case = f"{self.case}-{name}"
+        repository, artifact = self.shop.artifact(case, WITH)
+        said = self.say(artifact)
+        change(said)
+        bundle = envelop(json.dumps(said).encode(), partial(sign, key))
+        wrapping(bundle)
+        attach(repository, artifact, bundle, self.about)
+        self.shop.add(case, f"{self.text}: {text}.", repository, artifact, [policy])
 
 
 def sign(key: cosign.PrivateKey, message: bytes) -> bytes:

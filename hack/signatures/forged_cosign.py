@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -32,30 +33,26 @@ def make(shop: Workshop) -> None:
 
 
 def _payloads(shop: Workshop) -> None:
-    def copied(_: Repository, manifest: Json, __: Stored, ___: Stored) -> Json:
-        return manifest
-
-    def altered(repository: Repository, manifest: Json, signed: Stored, other: Stored) -> Json:
-        layer = manifest["layers"][0]
-        payload = repository.blob(layer["digest"])
-        payload = payload.replace(signed.digest.encode(), other.digest.encode())
-        repository.upload(payload)
-        return manifest | {"layers": [layer | descriptor(layer["mediaType"], payload)]}
-
     texts = {
         "copied": "The signature of another digest under this one's tag.",
         "altered": "The payload of another digest's signature altered to name this one.",
     }
-    for name, change in {"copied": copied, "altered": altered}.items():
+    for name, text in texts.items():
         case = f"payload-{name}"
         repository, signed = shop.artifact(case, WITHOUT)
         _, other = shop.artifact(case, WITHOUT, 1)
         cosign.sign(shop, "cosign2", "p256", repository, signed)
         found = repository.get(f"{fallback_tag(signed.digest)}.sig")
         assert found is not None
-        body = change(repository, found.body, signed, other)
+        body = found.body
+        if name == "altered":
+            (layer,) = body["layers"]
+            payload = repository.blob(layer["digest"])
+            payload = payload.replace(signed.digest.encode(), other.digest.encode())
+            repository.upload(payload)
+            layer |= descriptor(layer["mediaType"], payload)
         repository.put(body, f"{fallback_tag(other.digest)}.sig")
-        shop.add(case, texts[name], repository, other, _POLICIES)
+        shop.add(case, text, repository, other, _POLICIES)
     _resigned(shop)
 
 
@@ -77,30 +74,41 @@ def _resigned(shop: Workshop) -> None:
 
 
 def _bundles(shop: Workshop) -> None:
-    def copied(bundle: Json, _: Stored, __: Stored) -> Json:
-        return bundle
-
-    def altered(bundle: Json, signed: Stored, other: Stored) -> Json:
-        payload = base64.b64decode(bundle["dsseEnvelope"]["payload"])
-        payload = payload.replace(hexes(signed), hexes(other))
-        envelope = bundle["dsseEnvelope"] | {"payload": base64.b64encode(payload).decode()}
-        return bundle | {"dsseEnvelope": envelope}
-
-    texts = {
-        "copied": "The bundle of another digest attached to this one.",
-        "altered": "The statement of another digest's bundle altered to name this one.",
-    }
-    changes: Mapping[str, Callable[[Json, Stored, Stored], Json]]
-    changes = {"copied": copied, "altered": altered}
     for registry in (WITH, WITHOUT):
-        for name, change in changes.items():
-            case = f"bundle-{name}-{registry}"
-            repository, signed = shop.artifact(case, registry)
-            _, other = shop.artifact(case, registry, 1)
-            cosign.sign(shop, "cosign3", "p256", repository, signed)
-            annotations, bundle = read_bundle(repository, signed)
-            attach(repository, other, change(bundle, signed, other), annotations)
-            shop.add(case, texts[name], repository, other, _POLICIES)
+        sign = partial(cosign.sign, shop, "cosign3", "p256")
+        move(shop, "bundle-{}-" + registry, "bundle", sign, policies=_POLICIES, registry=registry)
+
+
+def move(
+    shop: Workshop,
+    case: str,
+    noun: str,
+    sign: Callable[[Repository, Stored], None],
+    *,
+    policies: Sequence[str],
+    registry: str = WITH,
+) -> None:
+    """Attach what is signed of one digest to another, as it is and altered to name that."""
+    for how, text in (
+        ("copied", f"The {noun} of another digest attached to this one."),
+        ("altered", f"The statement of another digest's {noun} altered to name this one."),
+    ):
+        repository, signed = shop.artifact(case.format(how), registry)
+        _, other = shop.artifact(case.format(how), registry, 1)
+        sign(repository, signed)
+        annotations, bundle = read_bundle(repository, signed)
+        if how == "altered":
+            _replace(bundle, (hexes(signed), hexes(other)))
+        attach(repository, other, bundle, annotations)
+        shop.add(case.format(how), text, repository, other, policies)
+
+
+def _replace(bundle: Json, *changes: tuple[bytes, bytes]) -> None:
+    """Alter a bundle's payload."""
+    payload = base64.b64decode(bundle["dsseEnvelope"]["payload"])
+    for before, after in changes:
+        payload = payload.replace(before, after)
+    bundle["dsseEnvelope"]["payload"] = base64.b64encode(payload).decode()
 
 
 def _attestations(shop: Workshop) -> None:
@@ -128,9 +136,8 @@ def _attestations(shop: Workshop) -> None:
     _, source = shop.artifact(case, WITH)
     cosign.attest(shop, "cosign3", "p256", repository, source, kind=ATTESTED)
     annotations, bundle = read_bundle(repository, source)
-    envelope = bundle["dsseEnvelope"]
-    payload = base64.b64decode(envelope["payload"]).replace(ATTESTED.encode(), PREDICATE.encode())
-    envelope["payload"] = base64.b64encode(payload.replace(hexes(source), hexes(artifact))).decode()
+    typed = (ATTESTED.encode(), PREDICATE.encode())
+    _replace(bundle, typed, (hexes(source), hexes(artifact)))
     attach(repository, artifact, bundle, annotations | {PREDICATE_TYPE: PREDICATE})
     text = "An attestation whose statement was altered to be a signature."
     shop.add(case, text, repository, artifact, _POLICIES)

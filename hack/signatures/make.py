@@ -26,15 +26,10 @@ from signatures.registries import registries
 from signatures.tools import Tools
 
 PROGRAMS = ("cosign2", "cosign3", "notation", "keyless", "registry", "referrers")
-_ATTESTING = ("cosign3", "registry", "referrers")
 
 
-def make(directory: Path, *, attestations_only: bool = False) -> dict[str, Any]:
+def make(directory: Path) -> dict[str, Any]:
     """Make the material and write it to a directory that isn't there yet.
-
-    Args:
-        directory: where to.
-        attestations_only: nothing else, with fewer programs.
 
     Returns:
         What ``cases.json`` holds.
@@ -43,7 +38,7 @@ def make(directory: Path, *, attestations_only: bool = False) -> dict[str, Any]:
         LocalClusterError: a program can't be built or doesn't start.
         ToolFailedError: a tool can't do any more what the material is made from.
     """
-    programs = Programs.default().find(_ATTESTING if attestations_only else PROGRAMS)
+    programs = Programs.default().find(PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="signatures-") as name:
         work, data = Path(name) / "work", Path(name) / "registries"
         work.mkdir()
@@ -51,10 +46,8 @@ def make(directory: Path, *, attestations_only: bool = False) -> dict[str, Any]:
         with registries(data, programs) as hosts:
             shop = Workshop(Tools(programs, work), hosts)
             attestations.make(shop)
-            versions: dict[str, str] = {}
-            if not attestations_only:
-                _make_signatures(shop)
-                versions = {program: module_of(program).version for program in PROGRAMS}
+            _make_signatures(shop)
+            versions = {program: module_of(program).version for program in PROGRAMS}
             return record(shop, versions, datetime.now(UTC).replace(microsecond=0), directory)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from localcluster.repository import Repository, Stored
-from signatures.chains import TIME_STAMPING, Holder, PrivateKey, authority, leaf
+from localcluster.signing import SigningKey
+from signatures.chains import TIME_STAMPING, Holder, authority, leaf
 from signatures.material import NotationPolicy, Workshop
 from signatures.registries import WITH, WITHOUT
 
@@ -32,7 +33,7 @@ def signers() -> dict[str, Holder]:
     own, other = authority("own"), authority("other")
     between = authority("between", own)
 
-    def rsa_key(size: int) -> PrivateKey:
+    def rsa_key(size: int) -> SigningKey:
         return rsa.generate_private_key(65537, size)
 
     holders = {

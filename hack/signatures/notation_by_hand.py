@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from localcluster.bundle import descriptor
+from localcluster.signing import SigningKey
 from signatures import notation
-from signatures.chains import Holder, PrivateKey, leaf
+from signatures.chains import Holder, leaf
 from signatures.forged_notation import attach, encode
 from signatures.material import Workshop
 from signatures.notation_claims import (
@@ -109,7 +110,7 @@ def _by_hand(
     shop.add(case, f"An envelope by hand: {text}.", repository, artifact, rows)
 
 
-def _envelope(claims: Claims, key: PrivateKey) -> Json:
+def _envelope(claims: Claims, key: SigningKey) -> Json:
     protected, payload = (
         encode(json.dumps(part).encode()) for part in (claims.protected, claims.payload)
     )
@@ -122,13 +123,13 @@ def _envelope(claims: Claims, key: PrivateKey) -> Json:
     }
 
 
-def _algorithm(key: PrivateKey) -> str:
+def _algorithm(key: SigningKey) -> str:
     if isinstance(key, rsa.RSAPrivateKey):
         return "PS256"
     return "ES256"
 
 
-def _sign(key: PrivateKey, algorithm: str, message: bytes) -> bytes:
+def _sign(key: SigningKey, algorithm: str, message: bytes) -> bytes:
     if algorithm == "none":
         return b""
     algorithm_hash = _HASHES[algorithm[2:]]

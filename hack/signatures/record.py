@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -93,31 +93,6 @@ def record(
     return parsed
 
 
-def merge(recorded: Path, made: Path, prefix: str) -> dict[str, Any]:
-    """Replace the recorded cases whose names begin with a prefix; the content of ``cases.json``.
-
-    Their keys and policies have to be those of no other case.
-    """
-    index, new = (
-        json.loads((one / INDEX_FILE).read_text(encoding="utf-8")) for one in (recorded, made)
-    )
-    kept = [case for case in index["cases"] if not case["name"].startswith(prefix)]
-    for part in ("policies", "keys"):
-        others = {name: one for name, one in index[part].items() if name not in new[part]}
-        index[part] = others | new[part]
-    index["cases"] = [*kept, *new["cases"]]
-    named = {digest for case in index["cases"] for digest in (*case["manifests"], *case["blobs"])}
-    for path in (made / BLOBS).iterdir():
-        (recorded / BLOBS / path.name).write_bytes(path.read_bytes())
-    for path in list((recorded / BLOBS).iterdir()):
-        if f"sha256:{path.name}" not in named:
-            path.unlink()
-    text = json.dumps(index, indent=1, ensure_ascii=False)
-    (recorded / INDEX_FILE).write_text(f"{text}\n", encoding="utf-8")
-    parsed: dict[str, Any] = index
-    return parsed
-
-
 def _case(case: Case, blobs: Path) -> dict[str, Any]:
     repository, content = case.repository, _Content()
     for tag in repository.tags():
@@ -198,18 +173,10 @@ def _cosign(shop: Workshop, case: Case, policy: CosignPolicy) -> Iterator[tuple[
     reference = case.repository.reference(case.artifact.digest)
     hashes = {_HASHES[key] for key in policy.keys if key in _HASHES}
     options = ("verify", "--insecure-ignore-tlog", f"--trusted-root={_TRUSTED_ROOT}")
+    # By default they look at payloads only where there is no bundle.
+    ways = ("--new-bundle-format=false", *(f"--signature-digest-algorithm={one}" for one in hashes))
     for tool in _TOOLS:
-        # By default they look at payloads only where there is no bundle.
-        for more in (
-            "",
-            "--new-bundle-format=false",
-            *(f"--signature-digest-algorithm={name}" for name in hashes),
-        ):
-            asked = (tool, *options, *filter(None, [more]))
-            answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
-            # cosign takes one key: one that holds is enough.
-            answer = next((one for one in answers if one.holds), answers[0])
-            yield f"{tool} {more}".strip(), answer
+        yield from _by_keys(shop, (tool, *options), ways, policy.keys, reference)
 
 
 def _attested(
@@ -217,11 +184,19 @@ def _attested(
 ) -> Iterator[tuple[str, Answer]]:
     options = ("verify-attestation", "--insecure-ignore-tlog", f"--type={DEPLOYED_PREDICATE}")
     reference = case.repository.reference(case.artifact.digest)
-    for more in ("", "--signature-digest-algorithm=sha384"):
-        asked = ("cosign3", *options, *filter(None, [more]))
-        answers = [shop.tools.ask(*asked, f"--key={key}.pub", reference) for key in policy.keys]
+    ways = ("--signature-digest-algorithm=sha384",)
+    yield from _by_keys(shop, ("cosign3", *options), ways, policy.keys, reference)
+
+
+def _by_keys(
+    shop: Workshop, asked: Sequence[str], ways: Sequence[str], keys: Sequence[str], reference: str
+) -> Iterator[tuple[str, Answer]]:
+    """Ask as it is, and with each option. cosign takes one key: one that holds is enough."""
+    for more in ("", *ways):
+        words = (*asked, *filter(None, [more]))
+        answers = [shop.tools.ask(*words, f"--key={key}.pub", reference) for key in keys]
         answer = next((one for one in answers if one.holds), answers[0])
-        yield f"cosign3 {more}".strip(), answer
+        yield f"{asked[0]} {more}".strip(), answer
 
 
 def _keyless(shop: Workshop, case: Case, policy: KeylessPolicy) -> Iterator[tuple[str, Answer]]:

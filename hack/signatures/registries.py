@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from localcluster import ports
+from localcluster.components import registry_config
 from localcluster.supervisor import answers
 from localcluster.waiting import eventually
 
@@ -36,13 +37,9 @@ def registries(directory: Path, programs: Mapping[str, Path]) -> Iterator[dict[s
     found = ports.reserve(directory, (WITHOUT, WITH))
     hosts = {name: f"127.0.0.1:{port}" for name, port in found.items()}
     config = directory / "registry.json"
-    storage = {"filesystem": {"rootdirectory": str(directory / "data")}}
-    http = {"addr": hosts[WITHOUT], "secret": "only for this run"}
     # The configuration is YAML, of which JSON is a part.
-    config.write_text(
-        json.dumps({"version": "0.1", "log": {"level": "error"}, "storage": storage, "http": http}),
-        encoding="utf-8",
-    )
+    settings = registry_config(directory / "data", found[WITHOUT], "only for this run")
+    config.write_text(json.dumps(settings), encoding="utf-8")
     commands: dict[str, list[str | Path]] = {
         WITHOUT: [programs["registry"], "serve", config],
         WITH: [programs["referrers"], "-address", hosts[WITH]],

@@ -18,8 +18,11 @@ Known differences from a real node:
 - A mount inside an emptyDir is a link in it, seen by every container that mounts the emptyDir.
 - A container finds its ServiceAccount's token by KUBECONFIG, because the fixed path
   ``/var/run/secrets/kubernetes.io/serviceaccount`` isn't the container's own.
+- Volumes are written once, before the first container starts, and tokens hold for a day.
 - Of fields only a pod's name, namespace and uid, of volumes no hostPath and no subPath: a pod that
   wants more waits, and says for what.
+- There are no Events: what a pod waits for stands in the state of its first container that waits.
+- Of the conditions of pods and of the Node there is Ready alone, and a pod has no address.
 - When the node starts anew, all pods that had begun have failed, whatever their restart policy.
 - Probes, lifecycle hooks and exec are not supported. A native sidecar has started once it runs.
 """

@@ -11,10 +11,12 @@ import signal
 import sys
 from pathlib import Path
 
+import aiohttp
+
 from .agent import Agent
 from .api import Api
 from .host import Host
-from .kubeconfig import load
+from .kubeconfig import Connection
 from .stand_in import StandIn
 
 
@@ -25,7 +27,8 @@ def main() -> int:
         description="A Node that runs its pods' containers as local processes. No isolation: "
         "for demo and tests on loopback only.",
     )
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="with all permissions")
+    parser.add_argument("--server", required=True, help="the API server's URL")
+    parser.add_argument("--pki", type=Path, required=True, help="has ca.crt, node.crt and node.key")
     parser.add_argument("--state-dir", type=Path, required=True, help="gets the folder pods/")
     parser.add_argument("--node-name", default="process-node")
     options = parser.parse_args()
@@ -44,18 +47,22 @@ def main() -> int:
         except BlockingIOError:
             print(f"error: node {options.node_name} runs already in {directory}", file=sys.stderr)
             return 1
-        asyncio.run(_run(options.kubeconfig, directory, options.node_name))
+        connection = Connection.of(options.server, options.pki)
+        asyncio.run(_run(connection, directory, options.node_name))
     return 0
 
 
-async def _run(kubeconfig: Path, directory: Path, name: str) -> None:
+async def _run(connection: Connection, directory: Path, name: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with StandIn(directory / "werf.sock") as stand_in:
-        async with Api(load(kubeconfig)) as api:
-            await Agent(Host(api, name, directory, stand_in=stand_in)).run(stop)
+        # Every pod in work may hold a request of its own; none of them may wait for the watch.
+        connector = aiohttp.TCPConnector(limit=64, ssl=connection.tls)
+        headers = {"User-Agent": "localcluster-node"}
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+            await Agent(Host(Api(connection, session), name, directory, stand_in)).run(stop)
 
 
 if __name__ == "__main__":

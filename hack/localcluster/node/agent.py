@@ -35,24 +35,20 @@ class Agent:
         if left:
             log.warning("ended %d processes that an earlier run of this node left behind", left)
         async with logserver.serve(host.pods, host.api.connection.serving) as port:
-            registered = asyncio.Event()
-            work = [
-                asyncio.create_task(registration.keep(host.api, host.name, port, registered)),
-                asyncio.create_task(self._follow_pods(registered)),
-            ]
+            work = asyncio.create_task(self._follow_pods(port))
             stopped = asyncio.create_task(stop.wait())
             try:
-                done, _ = await asyncio.wait({*work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
             finally:
-                for task in (*work, stopped):
+                for task in (work, stopped):
                     task.cancel()
-                await asyncio.gather(*work, stopped, return_exceptions=True)
+                await asyncio.gather(work, stopped, return_exceptions=True)
                 await self._end()
-            for task in done - {stopped}:
-                task.result()
 
-    async def _follow_pods(self, registered: asyncio.Event) -> None:
-        await registered.wait()
+    async def _follow_pods(self, log_port: int) -> None:
+        await registration.register(self._host.api, self._host.name, log_port)
         log.info("node %s is ready", self._host.name)
         selector = {"fieldSelector": f"spec.nodeName={self._host.name}"}
         async for batch in self._host.api.follow("/api/v1/pods", selector):

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -23,6 +22,9 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _WATCH_SECONDS = 290
+_WATCH_TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=_WATCH_SECONDS + 20)
+_PAUSE = 0.2
+"""Seconds between two watches."""
 Object = dict[str, Any]
 
 
@@ -32,8 +34,6 @@ class ApiError(Exception):
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status = status
-        self.reason = reason
-        self.message = message
 
     @property
     def gone(self) -> bool:
@@ -41,28 +41,12 @@ class ApiError(Exception):
         return self.status in (404, 409)
 
 
+@dataclass(frozen=True, slots=True)
 class Api:
-    """One API server; an async context manager that owns the connections."""
+    """One API server, asked on the connections of a session."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        # Every pod in work may hold a request of its own; none of them may wait for the watch.
-        connector = aiohttp.TCPConnector(limit=64)
-        headers = {"User-Agent": "localcluster-node"}
-        self._session = aiohttp.ClientSession(connector=connector, headers=headers)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+    connection: Connection
+    session: aiohttp.ClientSession
 
     async def request(
         self,
@@ -78,91 +62,51 @@ class Api:
         Raises:
             ApiError: an error answer, or none within 30 s.
         """
-        assert self._session is not None, "Api is used outside its `async with`"
         data = None if body is None else json.dumps(body).encode()
         try:
-            async with self._session.request(
+            async with self.session.request(
                 method,
                 self.connection.server + path,
                 data=data,
                 params=params,
                 headers={"Content-Type": content_type, "Accept": "application/json"},
-                ssl=self.connection.tls,
                 timeout=_TIMEOUT,
             ) as answer:
                 content = await answer.read()
                 if answer.status >= 400:
                     raise _error(answer.status, content)
                 return dict(json.loads(content))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
 
-    async def get(self, path: str) -> Object:
-        """Read one object."""
-        return await self.request("GET", path)
-
     async def follow(self, path: str, params: Mapping[str, str]) -> AsyncIterator[list[Object]]:
-        """List and watch a collection, for ever.
+        """List and watch a collection, and anew when the watch ends, for ever.
 
         Yields:
             Lists of events (`type`, `object`). A complete list comes as one batch that starts with
             an event of type LISTED, whose object is None: what isn't in that batch doesn't exist.
         """
-        delay = 0.2
         while True:
             try:
                 listed = await self.request("GET", path, params=params)
                 batch: list[Object] = [{"type": "LISTED", "object": None}]
                 batch += [{"type": "ADDED", "object": item} for item in listed.get("items") or []]
                 yield batch
-                delay = 0.2
                 version = str(listed["metadata"]["resourceVersion"])
-                async for event in self._watch(path, params, version):
-                    yield [event]
-            except ApiError as error:
-                if error.status != 410:
-                    log.warning("watch of %s: %s; trying again", path, error)
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            delay = min(delay * 2, 5.0)
-
-    async def _watch(
-        self, path: str, params: Mapping[str, str], version: str
-    ) -> AsyncIterator[Object]:
-        """Watch from a resource version on, over any number of connections, until an error."""
-        assert self._session is not None
-        while True:
-            query = {
-                **params,
-                "watch": "true",
-                "allowWatchBookmarks": "true",
-                "resourceVersion": version,
-                "timeoutSeconds": str(_WATCH_SECONDS),
-            }
-            timeout = aiohttp.ClientTimeout(
-                total=None, sock_connect=10, sock_read=_WATCH_SECONDS + 20
-            )
-            try:
-                async with self._session.get(
+                watch = {"watch": "true", "resourceVersion": version}
+                async with self.session.get(
                     self.connection.server + path,
-                    params=query,
-                    ssl=self.connection.tls,
-                    timeout=timeout,
+                    params={**params, **watch, "timeoutSeconds": str(_WATCH_SECONDS)},
+                    timeout=_WATCH_TIMEOUT,
+                    raise_for_status=True,
                 ) as answer:
-                    if answer.status >= 400:
-                        raise _error(answer.status, await answer.read())
                     async for event in _lines(answer.content):
                         if event["type"] == "ERROR":
-                            status = event["object"]
-                            raise ApiError(
-                                int(status.get("code", 500)),
-                                str(status.get("reason")),
-                                str(status.get("message")),
-                            )
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        if event["type"] != "BOOKMARK":
-                            yield event
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise ApiError(0, "Unreachable", f"watch {path}: {error!r}") from error
+                            break
+                        yield [event]
+            except (ApiError, aiohttp.ClientError, OSError) as error:
+                log.warning("watch of %s: %r; trying again", path, error)
+            await asyncio.sleep(_PAUSE)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[Object]:

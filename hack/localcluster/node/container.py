@@ -14,7 +14,7 @@ from typing import Any
 
 from . import processes
 from .launch import Launch
-from .status import ContainerState, Running, Terminated
+from .status import ContainerState, Running, Terminated, now
 
 _NOT_STARTED = 128
 """Exit code of a container whose program could not be started, as containerd gives it."""
@@ -27,22 +27,15 @@ class Container:
         state: what is known of it; kept up to date here.
         pod_dir: where its output goes.
         share: the most bytes of termination message that it may take.
-        clock: tells the time.
         changed: called whenever `state` has changed.
     """
 
     def __init__(
-        self,
-        state: ContainerState,
-        pod_dir: Path,
-        share: int,
-        clock: Callable[[], datetime],
-        changed: Callable[[], None],
+        self, state: ContainerState, pod_dir: Path, share: int, changed: Callable[[], None]
     ) -> None:
         self.state = state
         self.log = pod_dir / f"{state.name}.log"
         self._share = share
-        self._clock = clock
         self._changed = changed
         self._launch: Launch | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -95,7 +88,7 @@ class Container:
             self.log.replace(self.log.with_name(f"{self.state.name}.previous.log"))
         self._launch = launch
         self._ended = None
-        started = self._clock()
+        started = now()
         with self.log.open("ab") as output:
             try:
                 self._process = await asyncio.create_subprocess_exec(
@@ -109,9 +102,7 @@ class Container:
                 )
             except (OSError, ValueError) as error:
                 words = f'failed to start container process: exec: "{launch.argv[0]}": {error}'
-                self.state.state = Terminated(
-                    _NOT_STARTED, "StartError", words, started, self._clock()
-                )
+                self.state.state = Terminated(_NOT_STARTED, "StartError", words, started, now())
                 self._changed()
                 return
         identity = f"process://{self._process.pid}"
@@ -123,11 +114,13 @@ class Container:
         self, process: asyncio.subprocess.Process, started: datetime, identity: str
     ) -> None:
         """Wait for the process, sweep up what it leaves behind, record how it ended."""
-        code = exit_code(await process.wait())
+        code = await process.wait()
+        code = 128 - code if code < 0 else code  # 128 + n after signal n
         assert self._launch is not None
         processes.kill(self._launch.mark)
+        reason = "Completed" if code == 0 else "Error"
         text = message(self.state.spec, code, self._launch.view.message, self.log, self._share)
-        self.state.state = Terminated(code, reason(code), text, started, self._clock(), identity)
+        self.state.state = Terminated(code, reason, text, started, now(), identity)
         self._changed()
 
 
@@ -137,16 +130,6 @@ POD_MESSAGE_BYTES = 12 * 1024
 """Most bytes of the messages of one pod, shared out evenly."""
 LOG_BYTES = 2048
 LOG_LINES = 80
-
-
-def exit_code(returncode: int) -> int:
-    """A process's return code as a container's exit code: 128 + n after signal n."""
-    return 128 - returncode if returncode < 0 else returncode
-
-
-def reason(code: int) -> str:
-    """The word that goes with an exit code."""
-    return "Completed" if code == 0 else "Error"
 
 
 def message(container: Mapping[str, Any], code: int, written: Path, log: Path, share: int) -> str:

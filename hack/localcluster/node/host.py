@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from .api import Api, ApiError
+from .api import Api
 from .stand_in import StandIn
-from .status import timestamp
 from .volumes import TokenSpec
 
-log = logging.getLogger(__name__)
 Object = Mapping[str, Any]
 OWN_VARIABLES = "variables.json"
 """The file in the state directory with variables for all containers."""
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+_TOKEN_SECONDS = 24 * 3600
+"""More than any container runs: tokens aren't renewed."""
 
 
 @dataclass(slots=True)
@@ -34,16 +28,13 @@ class Host:
         api: its API server.
         name: the Node's name.
         directory: the state directory, where pods/ is.
-        clock: tells the time.
-        stand_in: runs the stand-in for werf for containers; None: they run it themselves.
+        stand_in: runs the stand-in for werf for containers.
     """
 
     api: Api
     name: str
     directory: Path
-    clock: Callable[[], datetime] = _now
-    stand_in: StandIn | None = None
-    _told: set[tuple[str, str, str]] = field(default_factory=set)
+    stand_in: StandIn
 
     @property
     def pods(self) -> Path:
@@ -81,7 +72,7 @@ class Host:
         metadata = pod["metadata"]
         account = pod["spec"].get("serviceAccountName", "default")
         wanted: dict[str, Any] = {
-            "expirationSeconds": spec.seconds,
+            "expirationSeconds": _TOKEN_SECONDS,
             "boundObjectRef": {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -95,41 +86,3 @@ class Host:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
         answer = await self.api.request("POST", path, body)
         return str(answer["status"]["token"])
-
-    async def warn(self, pod: Object, reason: str, message: str) -> None:
-        """Record a Warning Event for a pod, once for each message; never fails."""
-        metadata = pod["metadata"]
-        namespace = metadata["namespace"]
-        key = (metadata["uid"], reason, message)
-        if key in self._told:
-            return
-        self._told.add(key)
-        now = timestamp(self.clock())
-        event = {
-            "metadata": {
-                "generateName": f"{metadata['name']}.",
-                "namespace": metadata["namespace"],
-            },
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": metadata["name"],
-                "namespace": namespace,
-                "uid": metadata["uid"],
-            },
-            "type": "Warning",
-            "reason": reason,
-            "message": message[:1024],
-            "source": {"component": "kubelet", "host": self.name},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            await self.api.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
-        except ApiError as error:
-            log.debug("event %s for pod %s: %s", reason, metadata["name"], error)
-
-    def forget(self, uid: str) -> None:
-        """Forget which Events a pod that is gone has had."""
-        self._told = {key for key in self._told if key[0] != uid}

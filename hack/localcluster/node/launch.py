@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +10,9 @@ from typing import Any
 
 from . import environment, kubeconfig, mounts, processes, sources, stand_in, volumes
 from .host import Host
-from .mounts import inside
+from .mounts import CannotCreate, inside
 
 Object = Mapping[str, Any]
-_MISSING_REGISTRY = "missing.invalid/"
-
-
-class CannotCreate(Exception):  # noqa: N818 - a state that the container waits in
-    """A container that can never be created as its spec stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +34,8 @@ class Launch:
     mark: str
 
 
-def pullable(container: Object) -> bool:
-    """Whether the container's image "exists": any does, except those of one registry."""
-    return not str(container.get("image", "")).startswith(_MISSING_REGISTRY)
-
-
 async def write_volumes(host: Host, pod: Object) -> None:
-    """Write or renew all volumes of a pod.
+    """Write all volumes of a pod.
 
     Raises:
         MissingReference: something that a volume needs isn't there yet.
@@ -58,11 +47,8 @@ async def write_volumes(host: Host, pod: Object) -> None:
     data = await sources.fetch(host.api, namespace, refs)
     for volume in specs:
         directory = host.pod_dir(pod) / "volumes" / volume["name"]
-        volumes.check(volume)
         if volumes.has_files(volume):
-            issued = {
-                spec: await _token(host, pod, spec, directory) for spec in volumes.tokens(volume)
-            }
+            issued = {spec: await host.token(pod, spec) for spec in volumes.tokens(volume)}
             try:
                 content = volumes.files(volume, pod, data, issued)
             except sources.MissingReference as missing:
@@ -70,20 +56,12 @@ async def write_volumes(host: Host, pod: Object) -> None:
                 raise sources.MissingReference(words) from None
             volumes.write(directory, content)
         elif "emptyDir" in volume:
+            # Of one in memory, too: that, and a limit, would need rights.
             directory.mkdir(parents=True, exist_ok=True)
-
-
-async def _token(host: Host, pod: Object, spec: volumes.TokenSpec, directory: Path) -> str:
-    """A volume's token: the one that is there while most of its life lies ahead."""
-    current = directory / spec.path
-    meta = directory.parent / f".{directory.name}.token.json"
-    now = host.clock().timestamp()
-    if current.is_file() and meta.is_file() and json.loads(meta.read_text()) > now:
-        return current.read_text()
-    token = await host.token(pod, spec)
-    meta.parent.mkdir(parents=True, exist_ok=True)
-    meta.write_text(json.dumps(now + 0.8 * spec.seconds))
-    return token
+        else:
+            kind = next((key for key in volume if key != "name"), "nothing")
+            words = f"a process node has no volumes of the kind {kind}"
+            raise sources.MissingReference(words)
 
 
 async def prepare(host: Host, pod: Object, container: Object) -> Launch:
@@ -109,10 +87,7 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     namespace = pod["metadata"]["namespace"]
     data = await sources.fetch(host.api, namespace, environment.references(container))
     resolved = environment.resolve(container, pod, data, given)
-    try:
-        view = mounts.lay_out(container, pod, pod_dir)
-    except mounts.MountError as error:
-        raise CannotCreate(str(error)) from error
+    view = mounts.lay_out(container, pod, pod_dir)
     words = [*container["command"], *(container.get("args") or [])]
     # Expand before rewriting, so that a path from a variable is mapped exactly once.
     argv = [view.paths.rewrite(environment.expand(word, resolved.values)) for word in words]
@@ -123,19 +98,13 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
     real = {"PATH": os.environ["PATH"], **_credentials(host, pod, container, view)}
     real |= stand_in.played(str(container.get("image", "")), os.environ)
     real |= host.own_variables()
-    if host.stand_in:
-        real |= host.stand_in.variables()
+    real |= host.stand_in.variables()
     if "PATH" in variables:
         real["PATH"] = f"{variables.pop('PATH')}:{real['PATH']}"
     mark = processes.mark(host.name, pod_dir, name)
-    directory = inside(view.root, view_directory(container))
+    directory = inside(view.root, str(container.get("workingDir") or "/"))
     directory.mkdir(parents=True, exist_ok=True)
     return Launch(argv, {**real, **variables, processes.MARK: mark}, view, directory, mark)
-
-
-def view_directory(container: Object) -> str:
-    """A container's working directory, as a path in the container."""
-    return str(container.get("workingDir") or "/")
 
 
 def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) -> dict[str, str]:
@@ -150,7 +119,6 @@ def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) 
         kubeconfig.for_container(
             host.api.connection,
             token=token_file.read_text(),
-            token_file=token_file,
             namespace=pod["metadata"]["namespace"],
         )
     )

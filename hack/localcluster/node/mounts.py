@@ -15,8 +15,8 @@ TMP = "/tmp"  # noqa: S108 - a path in the container
 Object = Mapping[str, Any]
 
 
-class MountError(Exception):
-    """A mount can't be laid out; the message names the container and the path."""
+class CannotCreate(Exception):  # noqa: N818 - a state that the container waits in
+    """A container that can never be created as its spec stands; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def lay_out(container: Object, pod: Object, pod_dir: Path) -> View:
         pod_dir: where volumes/ is.
 
     Raises:
-        MountError: two mounts want the same place, a volume is missing, or a mount is of a part.
+        CannotCreate: two mounts want the same place, a volume is missing, or a mount is of a part.
     """
     name = str(container["name"])
     root = pod_dir / "root" / name
@@ -82,9 +82,9 @@ def token_file(container: Object, pod: Object, view: View) -> Path | None:
 def _source(mount: Object, pod: Object, pod_dir: Path) -> Path:
     name = str(mount["name"])
     if not any(volume["name"] == name for volume in pod["spec"].get("volumes") or []):
-        raise MountError(f"mount {mount['mountPath']}: there is no volume {name}")
+        raise CannotCreate(f"mount {mount['mountPath']}: there is no volume {name}")
     if mount.get("subPath") or mount.get("subPathExpr"):
-        raise MountError(f"mount {mount['mountPath']}: a process node has no subPath")
+        raise CannotCreate(f"mount {mount['mountPath']}: a process node has no subPath")
     base = pod_dir / "volumes" / name
     base.mkdir(parents=True, exist_ok=True)
     return base
@@ -102,7 +102,7 @@ def _link(place: Path, target: Path, what: str) -> Path:
             place.rmdir()
         place.symlink_to(target)
     except OSError as error:
-        raise MountError(f"{what}: {error.strerror}") from error
+        raise CannotCreate(f"{what}: {error.strerror}") from error
     return place
 
 

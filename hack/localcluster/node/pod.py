@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from . import container, launch, processes, status
 from .api import STRATEGIC, ApiError
 from .container import Container
 from .host import Host
+from .mounts import CannotCreate
 from .sources import MissingReference
 from .status import ContainerState, PodState, Terminated, Verdict, Waiting
 
@@ -23,9 +25,8 @@ _RETRY = 1.0
 """Seconds between looks for a missing ConfigMap or Secret."""
 _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
-_REFRESH = 10.0
-"""Seconds between renewals of volumes; a kubelet takes a minute or more."""
-_BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
+_BACKOFF = 10.0
+"""Seconds before a container is started for the third time and on; a kubelet doubles them."""
 _DEADLINE = Verdict(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
@@ -50,11 +51,11 @@ class Pod:
         self.state = PodState(
             [ContainerState(c, Waiting(waiting)) for c in spec.get("initContainers") or []],
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
-            status.moment(self._status.get("startTime")) or host.clock(),
+            status.now(),
         )
         share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
-            c.name: Container(c, self._dir, share, host.clock, self._touch) for c in self.state.all
+            c.name: Container(c, self._dir, share, self._touch) for c in self.state.all
         }
         self._written: Object = {}
         self._changed = asyncio.Event()
@@ -97,7 +98,6 @@ class Pod:
         self.clear(self._dir)
         await self._deleted.wait()
         await self._persist(self._remove)
-        self._host.forget(self.body["metadata"]["uid"])
 
     async def kill(self) -> None:
         """End all processes at short notice, for a node that stops; says nothing to anybody."""
@@ -118,16 +118,15 @@ class Pod:
             return
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())
-        refresh = asyncio.create_task(self._renew_volumes())
         try:
             await asyncio.wait(
                 {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             finished = life.done()
-            for task in (life, deleted, refresh):
+            for task in (life, deleted):
                 task.cancel()
-            outcomes = await asyncio.gather(life, deleted, refresh, return_exceptions=True)
+            outcomes = await asyncio.gather(life, deleted, return_exceptions=True)
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
@@ -165,64 +164,45 @@ class Pod:
 
     async def _keep(self, state: ContainerState, policy: str) -> None:
         """Run a container, again and again as far as the restart policy says so."""
-        delay = 0.0
-        while True:
+        for again in itertools.count():
             ready = await self._prepared(state)
             ended = await self._containers[state.name].run(ready)
             if policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0):
                 return
-            if status.seconds(ended) >= _BACKOFF_RESET:
-                delay = 0.0
-            if delay:
+            if again:
                 state.last = ended
-                words = f"back-off {delay:.0f}s restarting failed container={state.name}"
+                words = f"back-off {_BACKOFF:.0f}s restarting failed container={state.name}"
                 self._wait(state, Waiting("CrashLoopBackOff", f"{words} pod={self.name}"))
-                await asyncio.sleep(delay)
-            delay = min(max(delay * 2, _BACKOFF_FIRST), _BACKOFF_MOST)
+                await asyncio.sleep(_BACKOFF)
 
     async def _prepared(self, state: ContainerState) -> launch.Launch:
         """Wait until a container can be started; its state says meanwhile what is missing."""
-        if not launch.pullable(state.spec):
-            await self._never_pulled(state)
+        if (image := str(state.spec.get("image"))).startswith("missing.invalid/"):
+            words = f"Back-off pulling {image}: lookup missing.invalid: no such host"
+            self._wait(state, Waiting("ImagePullBackOff", words))
+            await asyncio.Event().wait()
         while True:
             try:
                 return await launch.prepare(self._host, self.body, state.spec)
             except MissingReference as missing:
                 self._wait(state, Waiting("CreateContainerConfigError", str(missing)))
-                await self._host.warn(self.body, "Failed", f"Error: {missing}")
-            except launch.CannotCreate as error:
+            except CannotCreate as error:
                 self._wait(state, Waiting("CreateContainerError", str(error)))
-                await self._host.warn(self.body, "Failed", f"Error: {error}")
             except ApiError as error:
                 log.warning("pod %s: %s", self.name, error)
             await asyncio.sleep(_RETRY)
 
-    async def _never_pulled(self, state: ContainerState) -> None:
-        image = state.spec.get("image")
-        cause = f'failed to resolve reference "{image}": lookup missing.invalid: no such host'
-        self._wait(state, Waiting("ErrImagePull", cause))
-        await self._host.warn(self.body, "Failed", f'Failed to pull image "{image}": {cause}')
-        await asyncio.sleep(_RETRY)
-        words = f'Back-off pulling image "{image}": ErrImagePull: {cause}'
-        self._wait(state, Waiting("ImagePullBackOff", words))
-        await asyncio.Event().wait()
-
     async def _make_volumes(self) -> bool:
         try:
             await launch.write_volumes(self._host, self.body)
-        except MissingReference as missing:
-            await self._host.warn(self.body, "FailedMount", str(missing))
-        except ApiError as error:
+        except (MissingReference, ApiError) as error:
             log.warning("pod %s: volumes: %s", self.name, error)
-            await self._host.warn(self.body, "FailedMount", error.message)
+            first = self.state.all[0]
+            if isinstance(first.state, Waiting):
+                self._wait(first, Waiting(first.state.reason, str(error)))
         else:
             return True
         return False
-
-    async def _renew_volumes(self) -> None:
-        while True:
-            await asyncio.sleep(_REFRESH)
-            await self._make_volumes()
 
     # Ends
 
@@ -246,7 +226,7 @@ class Pod:
         limit = self.body["spec"].get("activeDeadlineSeconds")
         if limit is None:
             return None
-        passed = (self._host.clock() - self.state.started_at).total_seconds()
+        passed = (status.now() - self.state.started_at).total_seconds()
         return max(0.0, float(limit) - passed)
 
     async def _remove(self) -> None:
@@ -275,7 +255,7 @@ class Pod:
         """Write the status if it isn't what was written last."""
         async with self._reporting:
             known = {**self.body, "status": self._status}
-            wanted = status.build(known, self.state, self._host.clock())
+            wanted = status.build(known, self.state, status.now())
             if wanted == self._written:
                 return
             uid = self.body["metadata"]["uid"]

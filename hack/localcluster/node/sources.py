@@ -53,7 +53,7 @@ async def fetch(api: Api, namespace: str, refs: Iterable[Ref]) -> Data:
 async def _fetch(api: Api, namespace: str, ref: Ref) -> Mapping[str, bytes] | None:
     plural = "configmaps" if ref.kind == "ConfigMap" else "secrets"
     try:
-        body = await api.get(f"/api/v1/namespaces/{namespace}/{plural}/{ref.name}")
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/{plural}/{ref.name}")
     except ApiError as error:
         if error.status == 404:
             return None

@@ -1,4 +1,4 @@
-"""The status of a pod, made from the states of its containers. Pure."""
+"""The status of a pod, made from the states of its containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 Object = dict[str, Any]
-ADDRESS = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +148,9 @@ def build(pod: Mapping[str, Any], state: PodState, now: datetime) -> Object:
     """The whole status that this node answers for.
 
     Args:
-        pod: the pod as it was last read; its conditions keep their times of change.
+        pod: the pod as it was last read; a condition keeps its time of change.
         state: what the node knows.
-        now: the time of conditions that change.
+        now: the time of a change.
     """
     spec = pod["spec"]
     current = phase(state, spec.get("restartPolicy", "Always"))
@@ -159,13 +158,8 @@ def build(pod: Mapping[str, Any], state: PodState, now: datetime) -> Object:
         "phase": current,
         "observedGeneration": pod["metadata"].get("generation"),
         "startTime": timestamp(state.started_at),
-        "hostIP": ADDRESS,
-        "hostIPs": [{"ip": ADDRESS}],
-        "podIP": ADDRESS,
-        "podIPs": [{"ip": ADDRESS}],
-        "qosClass": pod.get("status", {}).get("qosClass"),
         "containerStatuses": [_container(c) for c in state.mains],
-        "conditions": _conditions(pod, state, current, timestamp(now)),
+        "conditions": [_ready(pod, state, current, timestamp(now))],
     }
     if state.inits:
         status["initContainerStatuses"] = [_container(c, init=True) for c in state.inits]
@@ -219,39 +213,26 @@ def _state(state: Waiting | Running | Terminated) -> Object:
             }
 
 
-def _conditions(
-    pod: Mapping[str, Any], state: PodState, current: str, now: str | None
-) -> list[Object]:
+def _ready(pod: Mapping[str, Any], state: PodState, current: str, now: str | None) -> Object:
+    """The condition that controllers count by."""
     done = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(current)
-    waiting = [c.name for c in state.inits if not c.is_passed]
     unready = [c.name for c in state.mains if not c.ready]
-    initialized = current == "Succeeded" or not waiting
-    ready = done is None and not unready and initialized
-    names = f"containers with unready status: [{' '.join(unready)}]"
-    unready_words = {} if ready else {"reason": done or "ContainersNotReady"}
-    if not ready and done is None:
-        unready_words["message"] = names
-    initialized_words: Object = {"reason": "PodCompleted"} if current == "Succeeded" else {}
-    if not initialized:
-        names = f"containers with incomplete status: [{' '.join(waiting)}]"
-        initialized_words = {"reason": "ContainersNotInitialized", "message": names}
-    wanted: list[tuple[str, bool, Object]] = [
-        ("PodScheduled", True, {}),
-        ("PodReadyToStartContainers", done is None, {}),
-        ("Initialized", initialized, initialized_words),
-        ("ContainersReady", ready, unready_words),
-        ("Ready", ready, unready_words),
-    ]
-    known = {c["type"]: c for c in pod.get("status", {}).get("conditions") or []}
-    result = []
-    for kind, value, words in wanted:
-        word = "True" if value else "False"
-        before = known.get(kind)
-        since = before["lastTransitionTime"] if before and before["status"] == word else now
-        # A strategic merge keeps what isn't named: an old reason must be taken off by null.
-        blank = {"reason": None, "message": None}
-        result.append({"type": kind, "status": word, "lastTransitionTime": since} | blank | words)
-    return result
+    ready = done is None and not unready and all(c.is_passed for c in state.inits)
+    words: Object = {"type": "Ready", "status": "True", "reason": None, "message": None}
+    if not ready:
+        words |= {"status": "False", "reason": done or "ContainersNotReady"}
+        if done is None:
+            words["message"] = f"containers with unready status: [{' '.join(unready)}]"
+    known = pod.get("status", {}).get("conditions") or []
+    before: Object = next((c for c in known if c["type"] == "Ready"), {})
+    since = before["lastTransitionTime"] if before.get("status") == words["status"] else now
+    # A strategic merge keeps what isn't named: an old reason is taken off by null.
+    return {**words, "lastTransitionTime": since}
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
 
 
 def timestamp(moment: datetime | None) -> str | None:
@@ -277,15 +258,3 @@ def lose(state: PodState) -> None:
     for container in state.all:
         container.state = Terminated(137, VERDICT.reason, VERDICT.message)
     state.verdict, state.ending = VERDICT, True
-
-
-def moment(text: str | None) -> datetime | None:
-    """Read a time of the API."""
-    return datetime.fromisoformat(text) if text else None
-
-
-def seconds(ended: Terminated) -> float:
-    """How long a container ran."""
-    if ended.started_at is None or ended.finished_at is None:
-        return 0.0
-    return (ended.finished_at - ended.started_at).total_seconds()

@@ -1,9 +1,7 @@
-"""Volumes: what is in them (pure), and writing it to disk as the kubelet does."""
+"""Volumes: what is in them (pure), and writing it to disk."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any, NamedTuple
 from .environment import field_value
 from .sources import Data, MissingReference, Ref, content
 
-_DATA = "..data"
 _DEFAULT_MODE = 0o644
 _KINDS = ("configMap", "secret", "projected", "downwardAPI")
 Object = Mapping[str, Any]
@@ -31,7 +28,6 @@ class TokenSpec(NamedTuple):
 
     path: str
     audience: str | None
-    seconds: int
 
 
 Tokens = Mapping[TokenSpec, str]
@@ -40,20 +36,6 @@ Tokens = Mapping[TokenSpec, str]
 def has_files(volume: Object) -> bool:
     """Whether the node writes this volume's content."""
     return any(kind in volume for kind in _KINDS)
-
-
-def check(volume: Object) -> None:
-    """Refuse a volume that a process node can't give.
-
-    An emptyDir with ``medium: Memory`` passes, but is a directory on disk as any other, and no
-    ``sizeLimit`` is enforced: both would need rights that a process node doesn't ask for.
-
-    Raises:
-        MissingReference: names the volume and its kind.
-    """
-    if not has_files(volume) and "emptyDir" not in volume:
-        kind = next((key for key in volume if key != "name"), "nothing")
-        raise MissingReference(f"a process node has no volumes of the kind {kind}")
 
 
 def references(volume: Object) -> Iterator[Ref]:
@@ -69,8 +51,7 @@ def tokens(volume: Object) -> Iterator[TokenSpec]:
     """The service account tokens that a volume asks for."""
     for kind, source in _parts(volume):
         if kind == "serviceAccountToken":
-            seconds = int(source.get("expirationSeconds", 3600))
-            yield TokenSpec(source["path"], source.get("audience"), seconds)
+            yield TokenSpec(source["path"], source.get("audience"))
 
 
 def files(volume: Object, pod: Object, data: Data, issued: Tokens) -> dict[str, File]:
@@ -130,45 +111,11 @@ def _keys(ref: Ref, source: Object, data: Data, mode: int) -> dict[str, File]:
 
 
 def write(directory: Path, wanted: Mapping[str, File]) -> None:
-    """Put files into a directory, all at once for whoever reads them.
-
-    As on a real node the files lie in a directory of their own that ``..data`` points to, and the
-    names in the volume are links through it; a change swaps that one link.
-    """
+    """Put files into a directory, before a container of the pod is started."""
     directory.mkdir(parents=True, exist_ok=True)
-    current = directory / _DATA
-    if current.is_dir() and _read(current) == dict(wanted):
-        return
-    fresh = Path(tempfile.mkdtemp(prefix="..", dir=directory))
-    fresh.chmod(0o755)
     for name, file in wanted.items():
-        path = fresh / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # what isn't to be written may be there already
         path.write_bytes(file.content)
         path.chmod(file.mode)
-    old = current.resolve() if current.is_symlink() else None
-    swap = directory / "..data_new"
-    swap.unlink(missing_ok=True)
-    swap.symlink_to(fresh.name)
-    swap.replace(current)
-    tops = {name.split("/", 1)[0] for name in wanted}
-    for top in tops:
-        link = directory / top
-        if not link.is_symlink():
-            link.symlink_to(f"{_DATA}/{top}")
-    for link in directory.iterdir():
-        ours = link.is_symlink() and str(link.readlink()).startswith(f"{_DATA}/")
-        if ours and link.name not in tops:
-            link.unlink()
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _read(directory: Path) -> dict[str, File]:
-    return {
-        path.relative_to(directory).as_posix(): File(
-            path.read_bytes(), path.stat().st_mode & 0o7777
-        )
-        for path in directory.rglob("*")
-        if path.is_file()
-    }

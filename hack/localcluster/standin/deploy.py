@@ -14,7 +14,7 @@ from typing import Any
 
 from . import locking, registry, release, rendering, saving, text
 from .client import Client, RefusedError
-from .errors import ChangesPlannedError, ReleasePlannedError, WerfError, doing, failure
+from .errors import WerfError, doing, failure
 from .executing import Execution
 from .planning import Operation, Plan, Planner
 from .settings import Deploy, process_environment
@@ -49,8 +49,8 @@ def plan(deploy: Deploy) -> None:
     """Pull a bundle, and say what deploying it would do.
 
     Raises:
-        ChangesPlannedError: there is something to do, and the exit code is to tell.
-        WerfError: something failed.
+        WerfError: something failed; or with code 2 there is something to do and the exit code is
+            to tell, with code 3 (werf 3) no more than a release to be stored.
     """
     with told(deploy.version):
         with _pulled(deploy) as helm, doing("release plan install"):
@@ -65,8 +65,8 @@ def plan(deploy: Deploy) -> None:
     if not deploy.exit_code or planned.useless:
         return
     if deploy.newest and not planned.operations:
-        raise ReleasePlannedError("no resource changes planned, but still must install release")
-    raise ChangesPlannedError("resource changes planned" if deploy.newest else "changes planned")
+        raise WerfError("no resource changes planned, but still must install release", 3)
+    raise WerfError("resource changes planned" if deploy.newest else "changes planned", 2)
 
 
 def render(deploy: Deploy) -> None:

@@ -18,19 +18,9 @@ class WerfError(Exception):
     more to know.
     """
 
-    code = 1
-
-
-class ChangesPlannedError(WerfError):
-    """`bundle plan --exit-code` found changes: printed like an error, with a code of its own."""
-
-    code = 2
-
-
-class ReleasePlannedError(ChangesPlannedError):
-    """Only the release has to be stored; werf 3 has a code for that."""
-
-    code = 3
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def failure(of: str, causes: Sequence[str]) -> WerfError:

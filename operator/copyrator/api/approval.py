@@ -36,6 +36,7 @@ class ApprovalSpec(Part):
     FIELD: ClassVar[str] = "approval"
     """Whether a deploy is planned first, with its operations in status.plan, and which plans wait
     until a person approves them (copyrator approve bundle)."""
+    RESTRICTS: ClassVar[bool] = True
 
     # Without it the API server may have dropped a misspelled one.
     mode: Annotated[

@@ -339,12 +339,6 @@ def parse_status(body: Any, *fields: str) -> BundleStatus:
     return BundleStatus.compose(STATUS_PARTS, raw, dict(_WORDS))
 
 
-def running_plans(status: BundleStatus) -> tuple[str, ...]:
-    """The Jobs of all plans without an outcome: of deploys, previews and checks for drift."""
-    plans = status.part(PlanStatus), status.part(PreviewPlan), status.part(DriftStatus).check
-    return tuple(one.job for one in plans if one.is_running and one.job)
-
-
 _ENUMS: Final = (
     AttestState,
     BundleReason,

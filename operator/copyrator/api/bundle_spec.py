@@ -89,6 +89,8 @@ class Part(Form):
     """What a feature adds to the spec: the map ``FIELD``, or fields beside the engine's."""
 
     FIELD: ClassVar[str] = ""
+    RESTRICTS: ClassVar[bool] = False
+    """Whether by it something other than its author decides about a Bundle's deploys."""
 
     @classmethod
     def absent(cls) -> Self | None:

@@ -50,6 +50,7 @@ class DriftSpec(Part):
     FIELD: ClassVar[str] = "drift"
     """Whether the deployed objects are compared regularly with their chart, and what is done about
     objects that others changed or deleted."""
+    RESTRICTS: ClassVar[bool] = True
 
     mode: Annotated[DriftMode, STORED] = DriftMode.OFF
     """Off, Detect (the condition Drifted names the objects) or Correct (the same version is

@@ -122,6 +122,7 @@ class PromotionSpec(Part):
     """Where a version must have been deployed for some time before it is deployed here: in Bundles
     of this cluster, and in environments of others. It is the digest that counts, whatever
     repository and tag they take it from."""
+    RESTRICTS: ClassVar[bool] = True
 
     bundles: Annotated[
         tuple[Annotated[BundleKey, _SOURCE], ...],

@@ -149,6 +149,7 @@ class SignaturesSpec(Part):
     FIELD: ClassVar[str] = "verify"
     """Signatures that a version must have to be deployed; others are skipped. The operator's
     signature policy may require more."""
+    RESTRICTS: ClassVar[bool] = True
 
     any_of: AnyOf
     """Signers; a signature by one of them is enough."""

@@ -23,7 +23,6 @@ from copyrator.api.bundle import (
     bound_status,
     parse_bundle,
     parse_status,
-    running_plans,
 )
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -33,7 +32,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.bundles.identity import release_metadata, spec_hash
-from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request, requested_plan
+from copyrator.bundles.requests import FORCE_UPDATE, DeployRequest, pending_request
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +71,6 @@ class BundleEntry:
     def request(self) -> DeployRequest | None:
         """A user's request that hasn't been handled yet."""
         return pending_request(self.annotations, self.status)
-
-    @property
-    def plan_request(self) -> str | None:
-        """A user's request for a plan that hasn't been handled yet."""
-        return requested_plan(self.annotations, self.status)
 
     @property
     def attempted_namespace(self) -> str | None:
@@ -227,7 +221,6 @@ class BundleCache:
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[ReleaseKey, tuple[BundleKey, ...]] = {}
-        self._planning: dict[BundleKey, None] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self.observer: Callable[[BundleEntry, bool], None] | None = None
         """Is called with each Bundle that is stored (True), or gone; must take little time."""
@@ -262,8 +255,6 @@ class BundleCache:
             if held.uid != entry.uid and self.observer is not None:
                 self.observer(held, False)
         self._entries[entry.key] = entry
-        if running_plans(entry.status):
-            self._planning[entry.key] = None
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
@@ -311,13 +302,7 @@ class BundleCache:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
 
-    @property
-    def planning(self) -> list[BundleEntry]:
-        """The Bundles whose status names Jobs of plans without an outcome."""
-        return [self._entries[key] for key in self._planning]
-
     def _unlink(self, entry: BundleEntry) -> None:
-        self._planning.pop(entry.key, None)
         for release in entry.releases:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):

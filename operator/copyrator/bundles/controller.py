@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.approval import AsApprovedStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
+from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
@@ -27,6 +26,7 @@ from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
+from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
@@ -34,11 +34,6 @@ from copyrator.bundles.features import make_features
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists
 from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.machine import PlanMachine
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.previews import PreviewResolver
-from copyrator.bundles.features.approval.queue import PlanQueue
-from copyrator.bundles.features.approval.record import awaits_approval_since
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.inputs.reader import ReferenceReader
@@ -73,19 +68,18 @@ _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 OPENSHIFT: Final = "security.openshift.io"
 """API group of the SCCs: those that admit Jobs reject pods that name other ids than a namespace's
 range has, and give them."""
-_DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
-    reasons, pending, drifted = (Counter[str]() for _ in range(3))
+    reasons, pending = Counter[str](), Counter[str]()
     quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
         reasons[reason if reason in _REASONS else "Unknown"] += 1
-        pending[_reason(status, ConditionType.UPDATE_PENDING)] += 1
-        drifted[_reason(status, ConditionType.DRIFTED)] += 1
+        update = status.condition(ConditionType.UPDATE_PENDING)
+        pending[(update.is_true and update.reason) or ""] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
         quarantined += failed and status.attempted.next_retry_at is None
         unpolled += bool(status.failed_polls.count) and not entry.deleting
@@ -103,46 +97,23 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
             gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.bundles_poll_failed.set(unpolled)
-    for reason in _DRIFTED:
-        context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     context.metrics.oldest_poll_seconds.set(oldest)
-    _publish_as_approved(context)
     _publish_waits(context)
     for scope, count in watches.count().items():
         context.metrics.bundle_references.labels(scope).set(count)
 
 
-def _publish_as_approved(context: Context) -> None:
-    found = (
-        as_approved_condition(entry.status.part(AsApprovedStatus)) for entry in context.bundles
-    )
-    counted = Counter(one.status for one in found if one is not None)
-    for one in ConditionStatus:
-        context.metrics.bundles_as_approved.labels(one).set(counted[one])
-
-
-def _reason(
-    status: BundleStatus, kind: ConditionType, wanted: ConditionStatus = ConditionStatus.TRUE
-) -> str:
-    """The reason of a condition with this status; empty for any other."""
-    found = status.condition(kind)
-    return found.reason or "" if found.status == wanted else ""
-
-
 def _publish_waits(context: Context) -> None:
-    """Set the gauges of waiting Bundles: number by gate, longest wait, plans to approve.
+    """Set the gauges of waiting Bundles: number by gate, longest wait.
 
     Suspended ones are counted by the reason of their Ready condition alone.
     """
     known = {gate.name for gate in context.gates}
     waiting: Counter[str] = Counter()
-    plans: list[datetime] = []
     now, longest = context.clock(), 0.0
     for entry in context.bundles:
         if not entry.status.gates or entry.status.ready_reason in PAUSES:
             continue
-        if (made_at := awaits_approval_since(entry.status)) is not None:
-            plans.append(made_at)
         names = entry.status.open_gates
         if (first := next((name for name in names if name in known), None)) is None:
             continue
@@ -154,9 +125,6 @@ def _publish_waits(context: Context) -> None:
     for name, count in waiting.items():
         gauge.labels(name).set(count)
     context.metrics.oldest_wait_seconds.set(longest)
-    context.metrics.plans_awaiting_approval.set(len(plans))
-    oldest = (now - min(plans)).total_seconds() if plans else 0.0
-    context.metrics.oldest_plan_seconds.set(oldest)
 
 
 def _waits_since(status: BundleStatus) -> datetime | None:
@@ -247,9 +215,6 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        features.connect(
-            Parts(references, polls, judging, AttachedReader(oci, judging), jobs, seals)
-        )
         inputs = InputsStore(context, seals, searching)
         self._plan_jobs = PlanJobClient(
             context,
@@ -260,12 +225,12 @@ class BundleController:
             features=features,
             inputs=inputs,
         )
-        self._permissions = permissions = PermissionRecorder(context, reviewer, seals)
-        plan_queue = PlanQueue(context, jobs)
         self._lists = lists = GuardLists(
             client, settings, informers, jobs, kept=timing.guard_list_kept
         )
         enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
+        reading = references, judging, AttachedReader(oci, judging), polls, poll_states
+        features.connect(Parts(*reading, jobs, seals, inputs, self._plan_jobs, enforcement))
         attempts = AttemptRunner(
             context,
             jobs,
@@ -278,17 +243,6 @@ class BundleController:
             features=features,
             poll_states=poll_states,
         )
-        plans = PlanMachine(
-            context,
-            self._plan_jobs,
-            plan_queue,
-            seals=seals,
-            permissions=permissions,
-            enforcement=enforcement,
-            inputs=inputs,
-            previews=PreviewResolver(context, references, features, polls),
-            poll_states=poll_states,
-        )
         accounts = ServiceAccountChecker(context, poll_states)
         self._reconciler = BundleReconciler(
             context=context,
@@ -298,9 +252,7 @@ class BundleController:
             jobs=jobs,
             features=features,
             references=references,
-            permissions=permissions,
-            plan_queue=plan_queue,
-            plans=plans,
+            secrets=SecretTidier(context, seals, features),
             accounts=accounts,
             poll_states=poll_states,
             resolver=resolver,
@@ -311,7 +263,6 @@ class BundleController:
                 resolver=resolver,
                 accounts=accounts,
                 attempts=attempts,
-                plans=plans,
                 features=features,
             ),
             attempts=attempts,
@@ -352,11 +303,9 @@ class BundleController:
         self._jobs.stop()
         for feature in self._features:
             await feature.stop()
-        await self._permissions.close()
         self._references.close()
         await self._polls.close()
         await self._judging.close()
-        await self._plan_jobs.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:

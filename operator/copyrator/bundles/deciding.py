@@ -6,17 +6,18 @@ the decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from copyrator.api.bundle_spec import Retry
+from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.gates.gate import NOTHING_FOUND, Findings, GateResult, Occasion
 from copyrator.bundles.requests import DeployRequest
 
 NOT_RETRIED: Final = (BundleReason.EXCEEDS_APPROVAL, BundleReason.DEPLOYED_DIFFERENTLY)
@@ -34,7 +35,7 @@ class DeployReason(StrEnum):
     RETRY = "the last attempt failed"
     AGAIN = "the last attempt was interrupted"
     REPAIR = "an attempt at another version failed"
-    DRIFT = "objects have drifted"
+    CORRECTION = "objects have drifted"
 
 
 class DeployAction(StrEnum):
@@ -70,6 +71,41 @@ class DesiredDeploy:
             and other.values_hash == self.values_hash
             and other.spec_hash == self.spec_hash
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What would be deployed, and what that is decided by."""
+
+    entry: BundleEntry
+    spec: BundleSpec
+    status: BundleStatus
+    """The Bundle's, with what has changed since and isn't written yet."""
+    wanted: DesiredDeploy
+    """Without a version where there is none."""
+    now: datetime
+    is_awaited_refused: bool = False
+    """Whether a version gate objects to the version that a feature awaits."""
+    findings: Findings = NOTHING_FOUND
+    """What moment gates judge by."""
+    results: tuple[GateResult, ...] = ()
+    """Of the gates that were evaluated."""
+
+    @property
+    def again(self) -> DesiredDeploy:
+        """What is deployed, to be deployed once more."""
+        there = self.status.deployed
+        version, digest = there.version or "", there.digest or ""
+        return replace(self.wanted, version=version, digest=digest, request=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """That what is deployed is deployed again, as a feature has found that it isn't intact."""
+
+    findings: Findings
+    """For its gates."""
+    occasion: Occasion = Occasion.CORRECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +171,7 @@ def _difference(deployed: Deployed, wanted: DesiredDeploy) -> DeployReason:
 
 def occasion(need: DeployReason, wanted: DesiredDeploy, status: BundleStatus) -> Occasion:
     """The occasion on which the gates are evaluated for a deploy."""
-    if need is DeployReason.DRIFT:
+    if need is DeployReason.CORRECTION:
         return Occasion.CORRECTION
     if need in (DeployReason.RETRY, DeployReason.AGAIN):
         return Occasion.RETRY if need is DeployReason.RETRY else Occasion.INTERRUPTED

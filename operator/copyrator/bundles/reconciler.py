@@ -10,35 +10,24 @@ import logging
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import running_plans
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.reasons import Reason
-from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.deploy.decide import Deployer
+from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
-from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval.machine import PlanMachine
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.queue import PlanQueue
-from copyrator.bundles.features.approval.record import requested_preview
-from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
@@ -85,14 +74,8 @@ class StepTaker:
         if status is None:
             return before
         if step.ready is None:
-            written = await self.writer.write_part(before, status)
-        else:
-            written = await self.writer.write(before, status, step.ready, decided=step.decided)
-        if written is not before and written.status.part(PlanStatus) != before.status.part(
-            PlanStatus
-        ):
-            self.due.append(AT_ONCE)  # for its Job's TTL and its Secrets
-        return written
+            return await self.writer.write_part(before, status)
+        return await self.writer.write(before, status, step.ready, decided=step.decided)
 
     @property
     def earliest(self) -> datetime | None:
@@ -111,9 +94,7 @@ class BundleReconciler:
     jobs: JobClient
     features: Features
     references: ReferenceReader
-    permissions: PermissionRecorder
-    plan_queue: PlanQueue
-    plans: PlanMachine
+    secrets: SecretTidier
     accounts: ServiceAccountChecker
     poll_states: PollStates
     resolver: VersionResolver
@@ -129,7 +110,7 @@ class BundleReconciler:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
-            with self.plan_queue.reconciling(key):
+            with self.features.reconciling(self.context.bundles.get(key)):
                 return await self._reconcile(key)
         except ApiError:
             raise
@@ -188,8 +169,8 @@ class BundleReconciler:
             await self._deploy(steps, inputs)
         else:
             await self._reconcile_live(steps, entry)
-        if (turn := self.plan_queue.due(entry.key)) is not None:
-            steps.due.append(turn)  # its plan waits in the queue
+        if (turn := self.features.due(entry)) is not None:
+            steps.due.append(turn)
 
     def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
         """Whether the steps before a poll needn't be taken again when its answer has arrived."""
@@ -234,7 +215,6 @@ class BundleReconciler:
         entry = await self.patches.ensure_finalizer(entry)
         entry = await self.features.take(Feature.review, entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
-        entry = await steps.take(self.permissions.review(entry, spec))
         if entry.status.attempted.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
         elif unusable is not None and not entry.is_paused:
@@ -243,11 +223,12 @@ class BundleReconciler:
             await self._prepare(steps, entry, spec)
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Take the steps before the registry is asked: plans, the inputs, checks for drift."""
+        """Take the steps before the registry is asked: features' Jobs, and what is read."""
         await steps.take(await limit_jobs(self.jobs, self.context.clock(), entry, spec))
-        entry = await steps.take(await self.plans.visit_preview(entry, spec))
-        observed, due = await self.plans.observe_plan(entry, spec)
-        steps.due += [due] if due else []
+        entry = await self.features.advance(entry, spec, steps.take)
+        observed, due = await self.features.observe(entry, spec)
+        dues = due, await self.secrets.tidy(entry, spec)
+        steps.due += [one for one in dues if one is not None]
         if entry.is_paused:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return
@@ -256,14 +237,10 @@ class BundleReconciler:
         except MissingReferenceError as error:
             await steps.take(self._report_missing(entry, spec, error, observed or entry.status))
             return
-        if observed is None or observed == entry.status:
-            check = await self.plans.visit_check(entry, spec, inputs.desired.values_hash)
-            entry = await steps.take(check)
+        if not inputs.is_unwritten:
+            values_hash = inputs.desired.values_hash
+            entry = await self.features.check(entry, spec, values_hash, steps.take)
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
-        else:
-            due = drift_record.due_at(entry.status, spec, entry.spec_hash, entry.uid)
-            is_drift_due = entry.status.part(DriftStatus).check.is_running or due is not None
-            inputs = replace(inputs, is_drift_due=is_drift_due)
         if self.accounts.is_awaited(entry.key):
             await steps.take(await self.accounts.check(entry, spec))
         await self._deploy(steps, inputs)
@@ -285,7 +262,7 @@ class BundleReconciler:
             generation=entry.generation,
             spec_hash=entry.spec_hash,
             values_hash=values_hash,
-            request=" ".join(one for one in (request, entry.plan_request) if one),
+            request=" ".join(filter(None, (request, self.features.request(entry, entry.status)))),
             login=access.credential.fingerprint if access.credential else "",
             read=read_key,
             cluster=spec.cluster,
@@ -300,27 +277,23 @@ class BundleReconciler:
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
-            asks_preview = requested_preview(entry.annotations, entry.status) is not None
-            is_other_pending = asks_preview or bool(running_plans(entry.status))
-            if not is_other_pending:
+            if not self.features.await_answer(entry):
                 self.poll_states.keep_inputs(replace(inputs, entry=entry, due=due))
             return
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
         if handled is not None:
             await steps.take(self.resolver.mark_handled(entry, handled))
-        if inputs.is_drift_due:
-            steps.due.append(AT_ONCE)  # for the check: the status is written now
+        if inputs.is_unwritten:
+            steps.due.append(AT_ONCE)  # for what was left out until this is written
         if self.features.find(spec) != findings:
             self.context.schedule.changed(entry.key, Change.GATE)
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
-        """Record that updates are disabled: nothing is polled, planned or deployed."""
+        """Record that updates are disabled: nothing is polled or deployed."""
         self.poll_states.pause(entry.key)
-        if not self.plans.is_job_created(entry, status):
-            status = approval.record_pause(status)
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
-        status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
+        status = self.features.undecided(entry, spec, status)
         return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
 
     def _report_missing(
@@ -341,7 +314,7 @@ class BundleReconciler:
             record_error(end_failures(status), error.reason, str(error), now),
             ready=kept_ready(status) if is_values else 0,
         )
-        status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
+        status = self.features.undecided(entry, spec, status, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
             self.poll_states.cancel_poll(entry.key)
@@ -367,7 +340,7 @@ class BundleReconciler:
     def _report_refused(
         self, entry: BundleEntry, verdict: ReadyCondition, *, ready: int | None
     ) -> Step:
-        """Report why nothing is polled, planned or deployed."""
+        """Report why nothing is polled or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
             self.poll_states.forget_answer(entry.key)
@@ -429,15 +402,3 @@ class BundleReconciler:
             verdict = ready_conditions.forbidden(error.message, entry.status)
             with suppress(ApiError, StaleError):
                 await self.writer.write(entry, entry.status, verdict)
-
-
-_PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
-
-
-def _not_compared(
-    status: BundleStatus, spec: BundleSpec, reason: Reason, message: str
-) -> BundleStatus:
-    """The status with the reason why no check for drift is made now."""
-    if not spec.uses(DriftSpec):
-        return status
-    return drift_record.set_hindrance(status, drift_record.Hindrance(reason, message))

@@ -8,7 +8,6 @@ from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.plan_status import PlanRequests
 from copyrator.api.structs import replace
 
 FORCE_UPDATE: Final = "forceUpdate"
@@ -100,13 +99,3 @@ def reset_patch(status: BundleStatus) -> list[dict[str, object]]:
         patch.append({"op": "test", "path": path, "value": asked})
         patch.append({"op": "replace", "path": path, "value": done})
     return patch
-
-
-def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
-    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
-    token = annotations.get(names.ANN_PLAN_AT)
-    is_new = (
-        token != status.part(PlanRequests).last_handled_plan
-        and names.ANN_PLAN_VERSION not in annotations
-    )
-    return token if is_new else None

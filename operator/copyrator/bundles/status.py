@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from copyrator.api import names, structs
-from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus, as_approved_condition
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
@@ -27,12 +26,9 @@ from copyrator.api.conditions import (
     suspend,
     suspended_ready,
     unmanaged_conditions,
-    with_further,
 )
-from copyrator.api.drift import DriftStatus
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.records import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles import ready_conditions
@@ -40,7 +36,6 @@ from copyrator.bundles.bundle import BundleEntry, stored_status
 from copyrator.bundles.context import Context
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
-from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates.restrictions import withheld_condition
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.requests import record_failed_request
@@ -48,57 +43,6 @@ from copyrator.bundles.rhythm import same_rhythm
 from copyrator.kube.events import WARNING, EventType
 
 log = logging.getLogger(__name__)
-
-
-def record_ready(context: Context, entry: BundleEntry, verdict: ReadyCondition) -> None:
-    """Emit an Event where the reason of Ready changed."""
-    if ready_reason(entry.status.conditions) == verdict.reason:
-        return
-    if verdict.reason == BundleReason.PLANNING and _is_planning(entry.status):
-        return  # the condition UpdatePending told it
-    type_: EventType | None = WARNING if verdict.is_failure else None
-    context.emit(entry, verdict.reason, verdict.message, type_)
-
-
-def record_update(
-    context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
-) -> None:
-    """Emit an Event where the reason of UpdatePending changed, or a plan was decided."""
-    before, update = entry.status, ready_conditions.update_pending(status)
-    reported = {ready_conditions.update_pending(before).reason, verdict.reason}
-    is_told = update.reason in reported
-    if update.reason in (BundleReason.PINNED, BundleReason.PIN_REFUSED):
-        is_told = True  # by the Event when the annotation was seen
-    if update.reason == BundleReason.PLANNING and not _is_planning(status):
-        is_told = True  # nothing is planned yet, because of a fault or other plans
-    if update.reason == BundleReason.PLAN_REJECTED:
-        is_told = True  # by the Event about the decision
-    if update.status == ConditionStatus.TRUE and not is_told:
-        context.emit(entry, update.reason, update.message)
-    _record_force(context, entry, status)
-    _record_decision(context, entry, status, verdict)
-
-
-def _is_planning(status: BundleStatus) -> bool:
-    """Whether the condition UpdatePending tells of a plan that was begun."""
-    is_begun = status.part(PlanStatus).outcome == PlanOutcome.RUNNING
-    return is_begun and ready_conditions.update_pending(status).reason == BundleReason.PLANNING
-
-
-def _record_decision(
-    context: Context, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
-) -> None:
-    """Emit an Event where a plan was decided, unless Ready tells it."""
-    before, plan = entry.status.part(PlanStatus), status.part(PlanStatus)
-    if not plan.decision or (plan.id, plan.decision) == (before.id, before.decision):
-        return
-    by = f" by {plan.by}" if plan.by else ""
-    text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
-    is_approved = plan.decision == PlanDecision.APPROVED
-    reason = BundleEvent.PLAN_APPROVED if is_approved else BundleReason.PLAN_REJECTED
-    if not reason == verdict.reason != ready_reason(entry.status.conditions):
-        context.record(entry, reason, text)
-    log.info("%s: %s", entry.key, text)
 
 
 def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
@@ -112,33 +56,6 @@ def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) ->
     text = f"The {what} {attempted.version} passes over gates: {over}"
     context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
     log.info("%s: %s", entry.key, text)
-
-
-def record_drift(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where objects have drifted, have drifted again, or were corrected."""
-    status, attempted = written.status, before.status.attempted
-    was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
-    if was_running and status.attempted.outcome != Outcome.RUNNING:
-        _record_correction(context, written, status)
-    old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
-    if new.is_true and new.reason != old.reason:
-        context.emit(written, DriftReason.read(new.reason or ""), new.message or "", WARNING)
-
-
-def _record_correction(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
-    outcome = status.attempted.outcome or ""
-    context.metrics.drift_corrections.labels(outcome.lower()).inc()
-    if outcome == Outcome.SUCCEEDED:
-        verb = drift_record.has_or_have(status)
-        text = f"{drift_record.drifted_objects(status)} {verb} been corrected"
-        context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
-
-
-def record_stored(context: Context, before: BundleEntry, written: BundleEntry) -> None:
-    """Emit an Event where something else was deployed than what was approved."""
-    old, new = before.status.part(AsApprovedStatus), written.status.part(AsApprovedStatus)
-    if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
-        context.emit(written, found.reason, found.message)
 
 
 _NAMED_RIVALS: Final = 3
@@ -262,41 +179,48 @@ class StatusWriter:
             status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
         if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
-            record_ready(self._context, entry, found)  # the outcome of the last attempt
-        record_ready(self._context, entry, verdict)
-        record_drift(self._context, entry, written)
-        record_stored(self._context, entry, written)
+            self._record_ready(entry, status, found)  # the outcome of the last attempt
+        self._record_ready(entry, status, verdict)
         self._features.record(entry, written)
         if gated:
-            record_update(self._context, entry, status, verdict)
+            self._record_update(entry, status, verdict)
         return written
 
     async def write_part(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write a part of the status, if it changed; returns the Bundle as it is then.
 
-        Of the conditions only Drifted is determined anew, where its check changed; one that begins
-        says nothing yet.
+        Its conditions are part of ``status``.
 
         Raises:
             StaleError: as ``write``.
         """
         if status == entry.status:
             return entry
-        before, drift = entry.status.part(DriftStatus), status.part(DriftStatus)
-        begins = drift.check.number != before.check.number
-        if isinstance(entry.spec, BundleSpec) and drift != before and not begins:
-            conditions = with_further(
-                status.conditions,
-                ConditionType.DRIFTED,
-                drift_record.drifted_condition(status, entry.spec),
-                generation=status.observed_generation or 0,
-                now=self._context.clock(),
-            )
-            status = structs.replace(status, conditions=conditions)
         written = await self._replace(entry, status)
-        record_drift(self._context, entry, written)
         self._features.record(entry, written)
         return written
+
+    def _record_ready(
+        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Emit an Event where the reason of Ready changed."""
+        if ready_reason(entry.status.conditions) == verdict.reason:
+            return
+        if not self._features.has_told(entry, ConditionType.READY, verdict.reason, status):
+            type_: EventType | None = WARNING if verdict.is_failure else None
+            self._context.emit(entry, verdict.reason, verdict.message, type_)
+
+    def _record_update(
+        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Emit an Event where the reason of UpdatePending changed."""
+        before, update = entry.status, ready_conditions.update_pending(status)
+        kind, reported = ConditionType.UPDATE_PENDING, ready_conditions.update_pending(before)
+        is_told = update.reason in {reported.reason, verdict.reason}
+        is_told = is_told or self._features.has_told(entry, kind, update.reason, status)
+        if update.status == ConditionStatus.TRUE and not is_told:
+            self._context.emit(entry, update.reason, update.message)
+        _record_force(self._context, entry, status)
 
     def _further(
         self,
@@ -312,9 +236,6 @@ class StatusWriter:
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
         if isinstance(spec, BundleSpec):
-            found[ConditionType.DRIFTED] = drift_record.drifted_condition(status, spec)
-            if (stored := status.find(AsApprovedStatus)) is not None:
-                found[ConditionType.AS_APPROVED] = as_approved_condition(stored)
             withheld = withheld_condition(self._specs.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found

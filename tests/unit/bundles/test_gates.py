@@ -266,7 +266,7 @@ def test_the_occasion(
         (deciding.DeployReason.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
         (deciding.DeployReason.FIRST, None, Occasion.NEW_DIGEST),
         (deciding.DeployReason.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
-        (deciding.DeployReason.DRIFT, Outcome.SUCCEEDED, Occasion.CORRECTION),
+        (deciding.DeployReason.CORRECTION, Outcome.SUCCEEDED, Occasion.CORRECTION),
         (deciding.DeployReason.REPAIR, Outcome.FAILED, Occasion.EDIT),
     ],
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -129,9 +128,7 @@ def test_what_cannot_be_written_has_no_effect_and_frees_its_guard() -> None:
     assert journal.done == ["guarded", "released"]
 
 
-def test_a_plan_that_changed_and_a_part_that_was_written_are_followed_by_a_reconcile() -> None:
-    planned = BundleStatus().with_part(PlanStatus(job="plan"))
-    assert take(Journal(), Step(SHOP, planned, DEPLOYED))[1] == [AT_ONCE]
+def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
     assert AT_ONCE in take(Journal(), record_part(SHOP, BundleStatus(ready=1)))[1]
     assert take(Journal(), record_part(SHOP, SHOP.status))[1] == []
 

@@ -247,7 +247,7 @@ def test_a_job_goes_on_and_its_outcome_is_what_ready_was(
         (DeployReason.RETRY, ""),
         (DeployReason.AGAIN, ""),
         (DeployReason.REPAIR, ""),
-        (DeployReason.DRIFT, ""),
+        (DeployReason.CORRECTION, ""),
         (None, ""),
     ],
 )

@@ -35,13 +35,6 @@ def test_all_that_is_written_goes_under_the_directory() -> None:
                 assert path.startswith("/clusters/one/"), f"{name}: {word}"
 
 
-def test_rights_are_checked_and_requests_are_logged() -> None:
-    command = plan().component("kube-apiserver").command
-
-    assert "--authorization-mode=RBAC,Node" in command
-    assert "--audit-log-path=/clusters/one/logs/audit.log" in command
-
-
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
     """The module of what a cluster runs in a copy of `go/` that may be changed."""

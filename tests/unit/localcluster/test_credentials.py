@@ -63,11 +63,3 @@ def test_a_key_is_readable_by_its_owner_only_and_is_the_one_in_the_kubeconfig(
 
     assert base64.b64decode(user["user"]["client-key-data"]) == key.read_bytes()
     assert all(path.stat().st_mode & 0o077 == 0 for path in layout.pki.glob("*.key"))
-
-
-def test_a_cluster_that_is_started_again_keeps_its_authority(credentials: Credentials) -> None:
-    before = {path.name: path.read_bytes() for path in credentials.layout.pki.iterdir()}
-
-    credentials.prepare({"admin": ("admin", ("system:masters", "more"))})
-
-    assert {path.name: path.read_bytes() for path in credentials.layout.pki.iterdir()} == before

@@ -30,7 +30,6 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.engine.feature import Content, Features
-from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.listing import GuardedDeploy, ListTooLargeError
 from copyrator.bundles.features.approval.guard.lists import GuardLists
@@ -602,7 +601,7 @@ class AttemptRunner:
             order = replace(order, is_checked=spec.is_gated)
             if not spec.uses(DriftSpec):
                 _, files = await self.references.values(entry, spec)
-                return replace(order, values=files)
+                return replace(order, values=(*files, *order.values))
         elif plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -751,7 +750,8 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                await self.seals.remove_others(written, plan_record.needed_jobs(status))
+                needed = self.features.needed_jobs(written, status)
+                await self.seals.remove_others(written, needed)
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For the baseline, or for what delays the retry: a freeze, windows.
                 self.poll_states.decide_again(entry.key, spec.interval)

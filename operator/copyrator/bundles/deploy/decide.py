@@ -6,17 +6,16 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from typing import Final
 
 from copyrator.api import structs
 from copyrator.api.age import AgeStatus, CandidateStatus
-from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.drift import DriftStatus
-from copyrator.api.plan_status import Baseline, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles import deciding, ready_conditions
@@ -26,10 +25,6 @@ from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.machine import PlanMachine
-from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -37,13 +32,11 @@ from copyrator.bundles.gates.gate import (
     Facts,
     Findings,
     Gate,
-    GateResult,
     Gates,
     Held,
-    Occasion,
-    PlanTarget,
+    next_verdict_change,
 )
-from copyrator.bundles.jobs.job import target_of
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.requests import acknowledge, record_failed_request
 from copyrator.bundles.rhythm import poll_retry
@@ -65,23 +58,15 @@ from copyrator.bundles.version.remembered import record_candidates
 from copyrator.bundles.version.resolve import Resolution
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
 
+_NOTHING: Final = deciding.Decision(deciding.DeployAction.NOTHING)
 
-@dataclass(frozen=True, slots=True)
-class Case:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(deciding.Proposal):
     """One decision, with its input and its result."""
 
-    entry: BundleEntry
-    spec: BundleSpec
     resolution: Resolution
-    status: BundleStatus
-    """The Bundle's, with the progress of its plan since."""
-    wanted: deciding.DesiredDeploy
-    decision: deciding.Decision
-    now: datetime
-    target: PlanTarget | None = None
-    """The input of a plan; None where none is required or requested."""
-    results: tuple[GateResult, ...] = ()
-    """Of the gates that were evaluated."""
+    decision: deciding.Decision = _NOTHING
     held: Held | None = None
     """The version that a gate keeps from being deployed now."""
     passed_over: tuple[PassedOver, ...] = ()
@@ -113,32 +98,9 @@ class Case:
         return held is not None and held.objection.reason == BundleReason.PLANNING
 
     @property
-    def is_plan_dropped(self) -> bool:
-        """Whether the status no longer has a plan that it had."""
-        before, now = self.entry.status.part(PlanStatus), self.status.part(PlanStatus)
-        is_withdrawn = now.rejections != before.rejections
-        dropped = now.job is None and (self.target is not None or is_withdrawn)
-        return dropped and before.job is not None
-
-    @property
     def is_correction(self) -> bool:
-        """Whether what is deployed is deployed again, because it has drifted."""
-        return self.decision.need is deciding.DeployReason.DRIFT
-
-    @property
-    def is_drift_dropped(self) -> bool:
-        """Whether the status no longer has a check or a baseline that it had."""
-        before, now = self.entry.status, self.status
-        had = before.part(DriftStatus).check.job or before.part(Baseline).job
-        return bool(had) and not (now.part(DriftStatus).check.job or now.part(Baseline).job)
-
-    @property
-    def must_plan(self) -> bool:
-        """Whether the approval gate waits for a plan that isn't being made yet."""
-        if self.target is None or self.spec.suspend:
-            return False
-        asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
-        return asked and plan_record.must_plan(self.status, self.target, self.now)
+        """Whether what is deployed is deployed again, because it isn't intact."""
+        return self.decision.need is deciding.DeployReason.CORRECTION
 
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
         """The decision's input; a reconcile with an equal one has nothing to do."""
@@ -147,14 +109,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class MomentGates:
-    """The moment gates and their input."""
+    """The moment gates, what they judge by, and the features that have a say in a deploy."""
 
     gates: Sequence[Gate]
     findings: Findings = NOTHING_FOUND
-
-    def facts(self, case: Case, occasion: Occasion) -> Facts:
-        """The input with which they are evaluated for a deploy."""
-        return Facts(case.status, occasion, case.target, findings=self.findings)
+    features: Features = field(default_factory=lambda: Features((), Memories()))
 
 
 def decide_deploy(
@@ -179,58 +138,43 @@ def decide_deploy(
         generation=entry.generation,
         request=entry.request,
     )
-    status = drift_record.record_mode(status, spec, wanted.spec_hash, values_hash)
-    status = plan_record.withdraw_plan(status, spec.excluded)
-    target = None
-    if resolution.tag and (spec.uses(ApprovalSpec) or entry.plan_request is not None):
-        target = target_of(entry, spec, wanted)
-        found = Candidate(wanted.version, wanted.digest)
-        waiting = None
-        if not resolution.plan_refused:
-            waiting = plan_record.kept_candidate(status, spec, found, target, now)
-        if waiting is not None and entry.plan_request is None:
-            status = status.with_part(
-                structs.replace(status.part(PlanStatus), newer=wanted.version)
-            )
-            wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
-            target = target_of(entry, spec, wanted)
-        elif status.part(PlanStatus).newer is not None:
-            status = status.with_part(structs.replace(status.part(PlanStatus), newer=None))
-    decision = deciding.Decision(deciding.DeployAction.NOTHING)
+    case = Case(
+        entry=entry,
+        spec=spec,
+        status=status,
+        wanted=wanted,
+        now=now,
+        is_awaited_refused=resolution.is_awaited_refused,
+        findings=moment.findings,
+        resolution=resolution,
+    )
+    case = moment.features.propose(case)
     if resolution.tag:
-        decision = deciding.decide(status, wanted, spec.retry, now)
-    if target is not None and decision.action is deciding.DeployAction.NOTHING:
-        status = plan_record.drop_plan(status, target)
-    case = Case(entry, spec, resolution, status, wanted, decision, now, target)
-    return _correct_drift(_judge_moment_gates(case, moment), moment)
+        decision = deciding.decide(case.status, case.wanted, spec.retry, now)
+        case = replace(case, decision=decision)
+    return _correct(_judge_moment_gates(case, moment), moment)
 
 
-def _correct_drift(case: Case, moment: MomentGates) -> Case:
-    """The case with the correction of drift, where nothing else is deployed and all gates pass.
+def _correct(case: Case, moment: MomentGates) -> Case:
+    """The case with a feature's correction, where nothing else is deployed and all gates pass.
 
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
-    status, spec, now = case.status, case.spec, case.now
-    if case.deploys or not drift_record.is_correction_due(status, spec):
+    if case.deploys:
         return case
-    there = status.deployed
-    wanted = replace(
-        case.wanted, version=there.version or "", digest=there.digest or "", request=None
-    )
-    occasion = deciding.occasion(deciding.DeployReason.DRIFT, wanted, status)
-    if drift_record.needs_approval(status, spec):
-        target = target_of(case.entry, spec, wanted)
-        if case.is_waiting or not plan_record.is_free_for(status, target):
-            return case  # another deploy is planned first, or its plan waits
-        case, occasion = replace(case, target=target), Occasion.EDIT
+    correction = moment.features.correct(case, is_held=case.is_waiting)
+    if correction is None:
+        return case
+    case, wanted = replace(case, findings=correction.findings), case.again
     candidate = Candidate(wanted.version, wanted.digest)
-    judged = gates.judge(moment.gates, spec, candidate, moment.facts(case, occasion), now)
+    facts = Facts(case.status, correction.occasion, findings=case.findings)
+    judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
     judged = (*case.resolution.correctable, *judged)
     if gates.hold_back(candidate, judged):
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)
         return replace(case, results=(*case.results, *more))
-    decision = deciding.Decision(deciding.DeployAction.DEPLOY, deciding.DeployReason.DRIFT)
+    decision = deciding.Decision(deciding.DeployAction.DEPLOY, deciding.DeployReason.CORRECTION)
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
@@ -249,14 +193,15 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     if decision.need is None or not is_open:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
-    facts = moment.facts(case, deciding.occasion(decision.need, case.wanted, status))
+    occasion = deciding.occasion(decision.need, case.wanted, status)
+    facts = Facts(status, occasion, findings=case.findings)
     if retried_at is not None:
         those = [one for one in moment.gates if one.delays_retries]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
     judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
     held = gates.hold_back(candidate, judged)
-    is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
+    is_newest = resolution.digest == candidate.digest  # else an older one that a feature awaits
     over = (*(resolution.results if is_newest else ()), *judged)
     return replace(
         case,
@@ -379,7 +324,6 @@ class Deployer:
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     attempts: AttemptRunner
-    plans: PlanMachine
     features: Features
 
     async def deploy(
@@ -405,6 +349,8 @@ class Deployer:
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
             self.poll_states.record_failures(key, failures)
             return self._report_poll_failed(inputs, error, keeps=False), desired
+        if entry.status.parts or spec.parts:
+            step = step.then(partial(self._tidy, entry))
         if is_request_handled is None:
             return step, None
         return step, replace(desired, request="") if is_request_handled else desired
@@ -463,64 +409,53 @@ class Deployer:
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
         status = self.features.judged(spec, status, found.findings, begins=False)
-        moment = MomentGates(self.context.gates.moment, self.features.find(spec))
+        moment = MomentGates(self.context.gates.moment, self.features.find(spec), self.features)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
         status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
-        if (planned := await self._begin_plan(case, status, verdict)) is not None:
-            return planned, entry.request is None
-        request = entry.request
-        is_unplannable = entry.plan_request is not None and not found.tag
-        if is_unplannable:  # what refuses or lacks a version is in the conditions
-            status = status.with_part(PlanRequests(last_handled_plan=entry.plan_request))
+        begun = await self.features.precede(
+            replace(case, status=status), verdict, partial(self._find_account, case, status)
+        )
+        if begun is not None:
+            due = (*begun.due, self.poll_states.next_poll(entry.key))
+            return replace(begun, due=due), entry.request is None
+        request, is_handled = entry.request, not self.features.request(entry, status)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
-            return self._rest(case, status, verdict), is_unplannable and request is None
+            return self._rest(case, status, verdict), is_handled and request is None
         if request is not None:
             status = acknowledge(status, request)
         step = self._rest(case, status, verdict)
         if request is not None and request.force_update:
             step = step.then(self._reset_force)
-        return step, request is not None or is_unplannable
+        return step, is_handled
 
     async def _reset_force(self, entry: BundleEntry) -> Step:
         return Step(await self.patches.reset_force(entry))
 
-    async def _begin_plan(
-        self, case: Case, status: BundleStatus, verdict: ReadyCondition
-    ) -> Step | None:
-        """Begin a plan where the approval gate or a user requires one; None where it can't yet."""
-        entry, spec = case.entry, case.spec
-        if case.target is None or not (case.must_plan or entry.plan_request is not None):
-            self.plans.skip_plan(entry.key)
-            return None
-        if (missing := await self._find_account(case, status)) is not None:
-            return missing
-        step = self.plans.begin_plan(entry, spec, status, case.target, verdict)
-        if step is None:
-            return None
-        return replace(step, due=(*step.due, self.poll_states.next_poll(entry.key)))
+    async def _tidy(self, before: BundleEntry, written: BundleEntry) -> Step:
+        """Have features remove what the status names no more; a Job may be created by now."""
+        await self.features.tidy(before, self.context.bundles.get(written.key) or written)
+        return Step(written)
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
         key = case.entry.key
         until = None if case.spec.suspend else case.decision.until
-        judge_at = plan_record.next_check(status)
+        judge_at = next_verdict_change(status.gates)
         if judge_at is not None and judge_at <= case.now:
             judge_at = None  # it was just judged, and waits for something else
         changes_at = self.resolver.next_change(case.spec, status, case.now)
         awaited = until or judge_at or changes_at
-        # A plan that waits for its turn: the reconcile that had it may have waited for a registry.
-        waits_for_turn = case.must_plan or case.entry.plan_request is not None
+        # What waits for its turn: the reconcile that had it may have waited for a registry.
+        waits_for_turn = self.features.due(case.entry) is not None
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
 
         async def settle(written: BundleEntry) -> Step:
-            if case.is_plan_dropped or case.is_drift_dropped:
-                await self.plans.discard(written)
             if written is case.entry and is_final:
                 self.poll_states.settle(key, case.known(written))
             return Step(written, due=(self.poll_states.next_poll(key), until, judge_at, changes_at))
@@ -551,8 +486,7 @@ class Deployer:
 
     async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
-        entry, spec, before = case.entry, case.spec, case.entry.status
-        need, is_planned = case.decision.need, spec.uses(ApprovalSpec)
+        entry, spec, need = case.entry, case.spec, case.decision.need
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
@@ -561,22 +495,7 @@ class Deployer:
         if not case.is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
-        if need is deciding.DeployReason.DRIFT:
-            status = drift_record.record_correction(status, spec)
-        elif is_planned:
-            status = approval.use_plan(status)
-        else:
-            status = status.with_part(
-                status.part(PlanStatus).remove_plan()
-            )  # an earlier one, unused
-        status = drift_record.break_off_check(status)
+        begun = replace(case, status=status)
+        status = self.features.begun(begun, is_correction=case.is_correction)
         step = await self.attempts.begin(entry, spec, status, need)
-        if before.part(DriftStatus).check.is_running or (
-            not is_planned and before.part(PlanStatus).job is not None
-        ):
-            step = step.then(self._discard_plans)
         return step, not case.is_correction or entry.request is None
-
-    async def _discard_plans(self, entry: BundleEntry) -> Step:
-        await self.plans.discard(self.context.bundles.get(entry.key) or entry)
-        return Step(entry)

@@ -7,18 +7,21 @@ Feature; the controller makes it once. The engine knows only what is declared he
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.lookup import Lookup
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -50,6 +53,7 @@ class JobPendingError(Exception):
 T = TypeVar("T")
 A = TypeVar("A")
 F = TypeVar("F")
+P = TypeVar("P", bound=Proposal)
 
 
 class Parts:
@@ -94,10 +98,19 @@ class Rechecked:
 
     gate: str
     """Its gate's name."""
-    plan: Verdict
-    """On the version of the waiting plan: refused, it goes; while it waits, nothing is deployed."""
+    awaited: Verdict
+    """On the version that is awaited: refused, it goes; while it waits, nothing is deployed."""
     found: object
     """For ``Feature.judged``: a value of its own type."""
+
+
+class Observed(NamedTuple):
+    """What has come of a feature's Jobs, and of what a user has decided."""
+
+    status: BundleStatus | None = None
+    """Isn't written yet: the decision that follows from it is written with it. None: nothing."""
+    due: datetime | None = None
+    """When to look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +141,10 @@ class Feature:
     asked in the order of the list.
     """
 
-    spec: ClassVar[type[Part] | None] = None
-    """Its part of the spec; None: all Bundles use the feature."""
-    status: ClassVar[type[Record] | None] = None
-    """Its part of the status, by which Bundles use it, too."""
+    spec: ClassVar[type[Part] | tuple[type[Part], ...] | None] = None
+    """Its part of the spec, or any of several; None: all Bundles use the feature."""
+    status: ClassVar[type[Record] | tuple[type[Record], ...]] = ()
+    """Its part of the status, by which Bundles use it, too; or any of several."""
     annotation: ClassVar[str | None] = None
     """The name of an annotation by which Bundles use it, too."""
     outlasts: ClassVar[bool] = False
@@ -193,6 +206,14 @@ class Feature:
 
     # --- a reconcile, in the order of its steps ---------------------------------------------------
 
+    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Is entered before a reconcile of a Bundle, and left at its end, whatever that is."""
+        return nullcontext()
+
+    def due(self, key: BundleKey) -> datetime | None:  # noqa: ARG002
+        """When it is reconciled again, as something waits for its turn; None: nothing does."""
+        return None
+
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Begin, or change, what is watched for a Bundle; first, also where its spec is refused."""
 
@@ -250,6 +271,34 @@ class Feature:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
         return Step(entry)
 
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+        """Go on with Jobs of its own that no decision depends on; while no attempt runs.
+
+        Also where updates are disabled. Next, ``observe`` and ``undecided`` are.
+        """
+        return Step(entry)
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:  # noqa: ARG002
+        """What has come of those that the decision depends on; before the objects are read.
+
+        Raises:
+            ApiError: it isn't known now.
+        """
+        return Observed()
+
+    def undecided(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        status: BundleStatus,
+        missing: str | None,  # noqa: ARG002
+    ) -> BundleStatus:
+        """The status where nothing is decided: updates are disabled, or an object is missing. Pure.
+
+        ``missing`` says which; None: updates are disabled.
+        """
+        return status
+
     async def read(
         self,
         entry: BundleEntry,  # noqa: ARG002
@@ -266,6 +315,40 @@ class Feature:
             ApiError: it can't be read.
         """
         return None
+
+    async def check(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,  # noqa: ARG002
+        values_hash: str | None,  # noqa: ARG002
+    ) -> Step:
+        """Go on with Jobs of its own for which no registry is asked; once the objects are read.
+
+        Not where ``observe`` has returned a changed status: then once that is written.
+        """
+        return Step(entry)
+
+    def request(self, entry: BundleEntry, status: BundleStatus) -> str:  # noqa: ARG002
+        """What a user requests, as text: the registry's answer has to be newer. Pure.
+
+        Empty: nothing; also where the status says that it was handled.
+        """
+        return ""
+
+    def awaits_answer(self, entry: BundleEntry) -> bool:  # noqa: ARG002
+        """Whether an answer of the registry may be for one of the steps before the poll."""
+        return False
+
+    def awaits(self, status: BundleStatus) -> Candidate | None:  # noqa: ARG002
+        """The version that may be deployed instead of what is chosen, so that it is judged, too.
+
+        Such as one that somebody has approved. Pure.
+        """
+        return None
+
+    def corrects(self, spec: BundleSpec) -> bool:  # noqa: ARG002
+        """Whether what is deployed may be deployed again by itself, so that it is judged, too."""
+        return False
 
     def ask(
         self,
@@ -287,15 +370,15 @@ class Feature:
         self,
         registry: Registry,  # noqa: ARG002
         digest: str,  # noqa: ARG002
-        plan: str,  # noqa: ARG002
+        awaited: str,  # noqa: ARG002
         found: Findings,  # noqa: ARG002
     ) -> Rechecked | None:
-        """What it says of what is deployed, and of the waiting plan's digest; once all is chosen.
+        """What it says of what is deployed, and of the awaited digest; once all is chosen.
 
         Args:
             registry: the Bundle's.
             digest: what was chosen; empty: nothing.
-            plan: that of the plan; empty: none waits.
+            awaited: what ``awaits`` has returned; empty: nothing.
             found: what was read and found before.
 
         Raises:
@@ -333,6 +416,54 @@ class Feature:
         Beside the spec and the values, whose changes need no feature.
         """
         return None
+
+    # --- the decision about a version -------------------------------------------------------------
+
+    def propose(self, proposal: P) -> P:
+        """What is proposed instead, by the spec and the status; before that is decided on. Pure.
+
+        Another version of it, what its gates judge by, or what has changed in the status.
+        """
+        return proposal
+
+    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:  # noqa: ARG002
+        """Whether what is deployed is to be deployed again, where nothing else is. Pure.
+
+        ``is_held``: something else would be, if its gates let it.
+        """
+        return None
+
+    def awaits_moment(self, entry: BundleEntry) -> bool:  # noqa: ARG002
+        """Whether what is deployed is to be deployed again once the gates let it. Pure."""
+        return False
+
+    async def precede(
+        self,
+        proposal: Proposal,  # noqa: ARG002
+        verdict: ReadyCondition,  # noqa: ARG002
+        find_account: Callable[[], Awaitable[Step | None]],  # noqa: ARG002
+    ) -> Step | None:
+        """Begin what its gate waits for, or a user requests, where nothing is deployed now.
+
+        Args:
+            proposal: with the status that is written, and the gates' results.
+            verdict: what is said of the Bundle else.
+            find_account: returns the step that reports why no Job can be begun; None where one can.
+
+        Returns:
+            The step that begins it; None where nothing has to be begun, or it waits for its turn.
+        """
+        return None
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:  # noqa: ARG002
+        """The status with which an attempt begins; before that is written. Pure.
+
+        ``proposal``: with the status that has the attempt.
+        """
+        return proposal.status
+
+    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Remove what the status names no more; after a decision was written."""
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
         """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may.
@@ -431,6 +562,10 @@ class Feature:
         """
         return Content(())
 
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:  # noqa: ARG002
+        """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure."""
+        return ()
+
     # --- a write of the status --------------------------------------------------------------------
 
     def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
@@ -449,6 +584,16 @@ class Feature:
         """The status with what is brought up to date where one is written anyway."""
         return status
 
+    def is_told(
+        self,
+        condition: ConditionType,  # noqa: ARG002
+        reason: AnyReason,  # noqa: ARG002
+        before: BundleStatus,  # noqa: ARG002
+        status: BundleStatus,  # noqa: ARG002
+    ) -> bool:
+        """Whether no Event is needed for a new reason of Ready or UpdatePending. Pure."""
+        return False
+
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit Events and count the difference; after a status was written."""
 
@@ -457,11 +602,15 @@ def is_used_in(feature: Feature, spec: BundleSpec) -> bool:
     """Whether a Bundle uses a feature by its spec; also for ``Gate.concerns``."""
     if feature.uses is not None:
         return feature.uses(spec)
-    return feature.spec is None or spec.uses(feature.spec)
+    if feature.spec is None:
+        return True
+    kinds = feature.spec if isinstance(feature.spec, tuple) else (feature.spec,)
+    return any(map(spec.uses, kinds))
 
 
 def _has_status(feature: Feature, status: BundleStatus) -> bool:
-    return feature.status is not None and status.find(feature.status) is not None
+    kinds = feature.status if isinstance(feature.status, tuple) else (feature.status,)
+    return any(status.find(kind) is not None for kind in kinds)
 
 
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
@@ -563,6 +712,139 @@ class Features:
                 entry, objection = await take(step), objection or found
         return entry, objection
 
+    @contextmanager
+    def reconciling(self, entry: BundleEntry | None) -> Iterator[None]:
+        """Wrap a reconcile of a Bundle."""
+        with ExitStack() as stack:
+            if entry is not None:
+                for one in self.of(entry, Feature.reconciling):
+                    stack.enter_context(one.reconciling(entry.key))
+            yield
+
+    def due(self, entry: BundleEntry) -> datetime | None:
+        """When it is reconciled again, as something waits for its turn."""
+        dues = (one.due(entry.key) for one in self.of(entry, Feature.due))
+        return min(filter(None, dues), default=None)
+
+    async def advance(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have them go on with Jobs of their own; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.advance):
+            entry = await take(await one.advance(entry, spec))
+        return entry
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
+        """What has come of their Jobs; raises as they do."""
+        status: BundleStatus | None = None
+        dues: list[datetime | None] = []
+        for one in self.of(entry, Feature.observe):
+            found = await one.observe(replace(entry, status=status or entry.status), spec)
+            status = found.status or status
+            dues.append(found.due)
+        return Observed(status, min(filter(None, dues), default=None))
+
+    def undecided(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None = None
+    ) -> BundleStatus:
+        """The status where nothing is decided."""
+        for one in self.of(entry, Feature.undecided):
+            status = one.undecided(entry, spec, status, missing)
+        return status
+
+    async def check(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        values_hash: str | None,
+        take: Callable[[Step], Awaitable[BundleEntry]],
+    ) -> BundleEntry:
+        """Have them go on with their Jobs; returns the Bundle as it is then."""
+        for one in self.of(entry, Feature.check):
+            entry = await take(await one.check(entry, spec, values_hash))
+        return entry
+
+    def request(self, entry: BundleEntry, status: BundleStatus) -> str:
+        """What users request of them."""
+        found = (one.request(entry, status) for one in self.of(entry, Feature.request))
+        return " ".join(filter(None, found))
+
+    def await_answer(self, entry: BundleEntry) -> bool:
+        """Whether an answer of the registry may be for one of their steps."""
+        return any(one.awaits_answer(entry) for one in self.of(entry, Feature.awaits_answer))
+
+    def awaits(self, entry: BundleEntry) -> Candidate | None:
+        """The version that may be deployed instead of what is chosen."""
+        found = (one.awaits(entry.status) for one in self.of(entry, Feature.awaits))
+        return next(filter(None, found), None)
+
+    def correct_by_themselves(self, spec: BundleSpec) -> bool:
+        """Whether what is deployed may be deployed again by itself."""
+        return any(one.corrects(spec) for one in self._used_in(Feature.corrects, spec))
+
+    def propose(self, proposal: P) -> P:
+        """What they propose."""
+        for one in self.of(proposal.entry, Feature.propose):
+            proposal = one.propose(proposal)
+        return proposal
+
+    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:
+        """Whether one of them has what is deployed deployed again."""
+        asked = self.of(proposal.entry, Feature.correct)
+        found = (one.correct(proposal, is_held=is_held) for one in asked)
+        return next(filter(None, found), None)
+
+    def await_moment(self, entry: BundleEntry) -> bool:
+        """Whether what is deployed is to be deployed again once the gates let it."""
+        return any(one.awaits_moment(entry) for one in self.of(entry, Feature.awaits_moment))
+
+    async def precede(
+        self,
+        proposal: Proposal,
+        verdict: ReadyCondition,
+        find_account: Callable[[], Awaitable[Step | None]],
+    ) -> Step | None:
+        """The first step by which one of them begins what a deploy waits for."""
+        for one in self.of(proposal.entry, Feature.precede):
+            if (step := await one.precede(proposal, verdict, find_account)) is not None:
+                return step
+        return None
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """The status with which an attempt begins."""
+        for one in self.of(proposal.entry, Feature.begun):
+            status = one.begun(proposal, is_correction=is_correction)
+            proposal = replace(proposal, status=status)
+        return proposal.status
+
+    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Have them remove what the status names no more."""
+        for one in self.of(before, Feature.tidy):
+            await one.tidy(before, written)
+
+    def needed_jobs(self, entry: BundleEntry, status: BundleStatus) -> list[str | None]:
+        """The names of the Jobs whose Secrets a Bundle with this status still needs."""
+        attempted, found = status.attempted, [status.deployed.plan_job]
+        if attempted.is_running:
+            found += [attempted.job, attempted.plan_job]
+        for one in self.of(entry, Feature.needed_jobs):
+            found += one.needed_jobs(status)
+        return found
+
+    def has_told(
+        self,
+        entry: BundleEntry,
+        condition: ConditionType,
+        reason: AnyReason,
+        status: BundleStatus,
+    ) -> bool:
+        """Whether no Event is needed for a new reason."""
+        asked = self.of(entry, Feature.is_told)
+        return any(one.is_told(condition, reason, entry.status, status) for one in asked)
+
     def retry(self, entry: BundleEntry) -> None:
         """Have them try again what has failed."""
         for one in self.of(entry, Feature.retry):
@@ -607,7 +889,11 @@ class Features:
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have the difference told."""
         for one in self._offering(Feature.record):
-            if _is_used_by(one, written) or _is_used_by(one, before):
+            if (
+                _is_used_by(one, written)
+                or _is_used_by(one, before)
+                or _has_status(one, before.status)
+            ):
                 one.record(before, written)
 
     async def read(
@@ -635,11 +921,11 @@ class Features:
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
     def recheck(
-        self, registry: Registry, digest: str, plan: str, found: Findings
+        self, registry: Registry, digest: str, awaited: str, found: Findings
     ) -> Iterator[Rechecked]:
         """What they say of versions that were judged before; raises as they do."""
         for one in self._used_in(Feature.recheck, registry.spec):
-            if (rechecked := one.recheck(registry, digest, plan, found)) is not None:
+            if (rechecked := one.recheck(registry, digest, awaited, found)) is not None:
                 yield rechecked
 
     def judged(
@@ -715,10 +1001,16 @@ class Features:
     async def content(
         self, entry: BundleEntry, spec: BundleSpec, digest: str
     ) -> Content | RegistryError | None:
-        """What a version is made of, by the first that knows; raises as it does."""
-        for one in self._offering(Feature.content):
-            return await one.content(entry, spec, digest)
-        return Content(("no feature judges the chart",))
+        """All that they know of what a version is made of; raises as they do."""
+        if not (offering := self._offering(Feature.content)):
+            return Content(("nothing judges the chart",))
+        whole = Content(())
+        for one in offering:
+            found = await one.content(entry, spec, digest)
+            if not isinstance(found, Content):
+                return found
+            whole = Content(whole.unbound + found.unbound, whole.literals + found.literals)
+        return whole
 
     def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
         """What their Secrets for a Job have had; raises as they do."""

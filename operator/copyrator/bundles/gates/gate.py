@@ -61,18 +61,6 @@ class Candidate:
     """``sha256:…``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanTarget:
-    """The input of a plan."""
-
-    version: str
-    digest: str
-    values_hash: str | None
-    spec_hash: str
-    job_hash: str
-    """The hash of all other input of the deploy's Job."""
-
-
 @dataclass(frozen=True, slots=True)
 class Passed:
     """The gate has no objection."""
@@ -135,6 +123,10 @@ class Findings:
         """These and others; None is nothing."""
         return Findings((*self.values, *(one for one in more if one is not None)))
 
+    def replacing(self, value: object) -> Findings:
+        """These with a value in place of another of its type."""
+        return Findings((*(one for one in self.values if type(one) is not type(value)), value))
+
 
 NOTHING_FOUND: Final = Findings()
 
@@ -145,8 +137,6 @@ class Facts:
 
     status: BundleStatus
     occasion: Occasion
-    target: PlanTarget | None = None
-    """What would be deployed; for moment gates."""
     findings: Findings = NOTHING_FOUND
     """What features found out for their gates."""
 
@@ -195,8 +185,8 @@ class Gate:
     """Whether the registry is polled again soon while it objects, as what is missing is there."""
     record: type[Record] | None = None
     """The part of the status with its verdicts, which goes with the Bundle's last gate."""
-    judges_plans: bool = False
-    """Whether the version of a waiting plan is judged again: the plan goes where it objects."""
+    judges_awaited: bool = False
+    """Whether the version that a feature awaits is judged again (``Feature.awaits``)."""
     confirms: Callable[[BundleSpec], bool] = lambda _: False
     """Whether what the registry says of a version is read once more before that is deployed."""
     judges_chart: bool = False

@@ -12,12 +12,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from copyrator.api.approval import ApprovalSpec
 from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
-from copyrator.api.drift import DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.promotion import PromotionSpec
@@ -181,14 +179,8 @@ def is_gated(spec: BundleSpec, *, signed: bool) -> bool:
         spec: with the operator's floor of approval.
         signed: whether the operator's signature policy concerns it.
     """
-    return (
-        spec.uses(ApprovalSpec)
-        or spec.uses(DriftSpec)
-        or spec.uses(SignaturesSpec)
-        or spec.uses(PromotionSpec)
-        or spec.is_remote
-        or signed
-    )
+    decides = any(part.RESTRICTS and not part.is_off for part in spec.parts)
+    return decides or spec.is_remote or signed
 
 
 def passes(name: str) -> bool:

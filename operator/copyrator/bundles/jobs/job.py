@@ -16,8 +16,6 @@ from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.bundles import pod
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import DesiredDeploy
-from copyrator.bundles.gates.gate import PlanTarget
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, hash_of, job_name
 from copyrator.bundles.jobs import seal
@@ -449,22 +447,15 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
     return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
 
 
-def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
-    """The input of a plan of this deploy."""
-    order = plan_order(entry, spec, wanted.version, wanted.digest)
-    return PlanTarget(
-        version=wanted.version,
-        digest=wanted.digest,
-        values_hash=wanted.values_hash,
-        spec_hash=wanted.spec_hash,
-        job_hash=_job_hash(order),
-    )
+def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> str:
+    """The hash of all that a deploy's Job gets, but the values."""
+    return _job_hash(plan_order(entry, spec, version, digest))
 
 
 def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
     """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, _job_hash(order)) == (plan.spec_hash, plan.job_hash)
+    found = planned_job_hash(entry, spec, plan.version or "", plan.digest or "")
+    return (entry.spec_hash, found) == (plan.spec_hash, plan.job_hash)
 
 
 def _job_hash(order: DeployOrder) -> str:

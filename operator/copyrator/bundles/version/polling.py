@@ -21,8 +21,7 @@ from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features.approval.record import next_check
-from copyrator.bundles.gates.gate import Findings, Occasion, Waiting
+from copyrator.bundles.gates.gate import Findings, Occasion, Waiting, next_verdict_change
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.rhythm import (
     Rhythm,
@@ -74,11 +73,14 @@ class DeployInputs:
     """What features have read of the objects that the spec names."""
     desired: DesiredVersion
     observed: BundleStatus | None
-    """The status with the progress of the plan, where that has changed and isn't written yet."""
-    is_drift_due: bool = False
-    """A check for drift is due once that status is written."""
+    """The status with what has come of features' Jobs, where that isn't written yet."""
     due: datetime | None = None
     """The earliest time at which one of the steps before is due again."""
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether that status differs from the one on record."""
+        return self.observed is not None and self.observed != self.entry.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,8 @@ class VersionResolver:
             ask=self._features.ask,
             recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
+            awaited=self._features.awaits(entry),
+            is_corrected=self._features.correct_by_themselves(spec),
         )
         resolution = Resolver(judge).resolve()
         if resolution is not None:
@@ -404,7 +408,8 @@ class VersionResolver:
         self, memory: PollMemory, status: BundleStatus, spec: BundleSpec, now: datetime
     ) -> tuple[datetime | None, ...] | None:
         """The times at which the next poll may be due, if nothing else changes; None: it is due."""
-        judge_at, last, changes = next_check(status), memory.judged_at, self._changes(spec, status)
+        judge_at, last = next_verdict_change(status.gates), memory.judged_at
+        changes = self._changes(spec, status)
         if last is not None and judge_at is not None and judge_at <= last:
             judge_at = None  # the gates were evaluated since
         times = self._regular_poll(memory), retry_at(status), judge_at

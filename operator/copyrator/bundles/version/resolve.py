@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeVar, cast
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
-from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles import deciding
@@ -30,7 +28,6 @@ from copyrator.bundles.candidates import (
 )
 from copyrator.bundles.engine.feature import Rechecked
 from copyrator.bundles.engine.lookup import DigestQuery, Lookup
-from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -89,10 +86,10 @@ class Resolution:
     """What is pinned is deployed, instead of what the registry has for the spec."""
     named: Candidate | None = None
     """What the registry has for the spec, where ``is_pinned``; None: nothing, or it isn't known."""
-    plan_refused: bool = False
-    """The version of the waiting plan is no longer trusted, or no longer promoted."""
+    is_awaited_refused: bool = False
+    """The version that a feature awaits is no longer trusted, or no longer promoted."""
     correctable: tuple[GateResult, ...] = ()
-    """The verdict on the chart of what is deployed, where a correction of drift would deploy it."""
+    """The verdict on the chart of what is deployed, where a correction would deploy it again."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were evaluated, with the digests that their tags have now."""
     preferred: frozenset[str] = frozenset()
@@ -168,7 +165,7 @@ ERROR_SECONDS: Final = 30.0
 """Seconds after which what couldn't be read of a version is requested again."""
 
 Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
-"""Returns what features say of what is deployed, the chosen digest and that of the waiting plan."""
+"""Returns what features say of what is deployed, the chosen digest and the awaited one."""
 
 
 def no_rechecks(*_: object) -> Iterable[Rechecked]:
@@ -197,6 +194,10 @@ class Judge:
     recheck: Recheck = no_rechecks
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
+    awaited: Candidate | None = None
+    """The version that a feature may have deployed instead of what is chosen."""
+    is_corrected: bool = False
+    """Whether what is deployed may be deployed again by itself."""
 
     @property
     def is_gated(self) -> bool:
@@ -210,9 +211,9 @@ class Judge:
         return results, gates.hold_back(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
-        """The resolution with the present verdicts on what is deployed and on the waiting plan."""
+        """The resolution with the present verdicts on what is deployed and what is awaited."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        return self._with_correction(self._with_findings(self._with_plan(found)))
+        return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
         found = self.ask(self.queries, candidate, occasion, self.findings)
@@ -232,15 +233,19 @@ class Judge:
         )
         return deciding.occasion_of(entry.status, wanted)
 
-    def _with_plan(self, found: Resolution) -> Resolution:
-        """The resolution with what gates say now of the version of the waiting plan."""
+    def _other_awaited(self, found: Resolution) -> Candidate | None:
+        """What is awaited, where another version was chosen."""
+        awaited = self.awaited
+        is_other = awaited is not None and awaited.digest != found.digest
+        return awaited if is_other and found.error is None else None
+
+    def _with_awaited(self, found: Resolution) -> Resolution:
+        """The resolution with what gates say now of the version that is awaited."""
         judging = [
-            one for one in self.gates.version if one.judges_plans and one.concerns(self.spec)
+            one for one in self.gates.version if one.judges_awaited and one.concerns(self.spec)
         ]
-        plan = plan_record.awaited_plan(self.entry.status)
-        candidate = Candidate(plan.version or "", plan.digest or "")
-        is_other = candidate.digest and candidate.digest != found.digest and found.error is None
-        if not judging or not is_other:
+        candidate = self._other_awaited(found)
+        if not judging or candidate is None:
             return found
         facts, unread = self._facts(candidate, self._occasion(candidate)), None
         for one in gates.judge(judging, self.spec, candidate, facts, self.now):
@@ -250,30 +255,30 @@ class Judge:
                 case Waiting(is_unread=True):
                     unread = unread or one
                 case _:
-                    return replace(found, plan_refused=True)
-        return found if unread is None else _held_plan(found, plan, unread)
+                    return replace(found, is_awaited_refused=True)
+        return found if unread is None else _hold_awaited(found, candidate, unread)
 
     def _with_correction(self, found: Resolution) -> Resolution:
         """The resolution with the verdicts on the chart that a correction would deploy again."""
         judging = [one for one in self.gates.version if one.judges_chart]
         candidate = Candidate("", self.entry.status.deployed.digest or "")
-        is_corrected = self.spec.part(DriftSpec).mode is DriftMode.CORRECT and candidate.digest
-        if not judging or not is_corrected or found.error is not None:
+        is_possible = self.is_corrected and candidate.digest and found.error is None
+        if not judging or not is_possible:
             return found
         facts = self._facts(candidate, Occasion.CORRECTION)
         results = gates.judge(judging, self.spec, candidate, facts, self.now)
         return replace(found, correctable=results)
 
     def _with_findings(self, found: Resolution) -> Resolution:
-        """The resolution with what features say of the deployed and planned versions."""
-        plan, chosen = plan_record.awaited_plan(self.entry.status), found.digest
-        for one in self.recheck(self.queries, chosen, plan.digest or "", self.findings):
+        """The resolution with what features say of what is deployed and of what is awaited."""
+        awaited, chosen = self.awaited or Candidate("", ""), found.digest
+        for one in self.recheck(self.queries, chosen, awaited.digest, self.findings):
             found = replace(found, findings=found.findings.including((one.found,)))
-            match one.plan:
-                case Waiting() if plan.digest != chosen:
-                    found = _held_plan(found, plan, GateResult(one.gate, one.plan))
+            match one.awaited:
+                case Waiting() if awaited.digest != chosen:
+                    found = _hold_awaited(found, awaited, GateResult(one.gate, one.awaited))
                 case Refused():
-                    found = replace(found, plan_refused=True)
+                    found = replace(found, is_awaited_refused=True)
         return found
 
     @property
@@ -287,10 +292,9 @@ class Judge:
         return self.queries.spec
 
 
-def _held_plan(found: Resolution, plan: PlanStatus, result: GateResult) -> Resolution:
-    """The resolution where nothing may be deployed, as the waiting plan can't be judged now."""
-    candidate = Candidate(plan.version or "", plan.digest or "")
-    return replace(found, tag="", digest="", held=Held(candidate, (result,)))
+def _hold_awaited(found: Resolution, awaited: Candidate, result: GateResult) -> Resolution:
+    """The resolution where nothing may be deployed, as what is awaited can't be judged now."""
+    return replace(found, tag="", digest="", held=Held(awaited, (result,)))
 
 
 _GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"

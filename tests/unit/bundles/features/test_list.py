@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import FunctionType
 
+import pytest
+
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.features import load_gates
+from copyrator.bundles.features import FEATURES, load_gates
 
 ROOT = Path(__file__).resolve().parents[4]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+TOY = ROOT / "tests" / "toy_feature" / "greeting"
+NOT_OF_STEPS = ["connect", "start", "stop", "checks", "publish", "retry", "is_judged"]
 
 ORDER = [
     *("skip-digests", "signature", "vendored", "plain", "age", "promotion"),
@@ -22,12 +28,23 @@ def test_versions_are_judged_before_the_moment() -> None:
     assert [gate.name for gate in gates.version] == ORDER[:6]
 
 
-def test_the_architecture_names_each_extension_point() -> None:
+def test_the_architecture_names_each_feature() -> None:
+    assert [name for name in FEATURES if f"`{name}`" not in PAGE] == []
+
+
+def test_its_picture_has_each_point_of_a_reconcile() -> None:
     points = [name for name, what in vars(Feature).items() if is_point(name, what)]
-    said = (ROOT / "docs" / "architecture.md").read_text()
+    picture = PAGE.partition("points at which features enter:\n")[2].partition("A step")[0]
     assert len(points) > 20
-    assert [name for name in points if f"`{name}`" not in said] == []
+    assert [name for name in points if not re.search(rf" {name}\b", picture)] == NOT_OF_STEPS
 
 
 def is_point(name: str, what: object) -> bool:
     return not name.startswith("_") and isinstance(what, FunctionType | property)
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+def test_its_code_is_the_toys(code: str) -> None:
+    files = (TOY / f"{name}.py" for name in ("fields", "gates", "feature"))
+    rest = iter([line for file in files for line in file.read_text().splitlines()])
+    assert all(line in rest for line in filter(None, code.splitlines())), code

@@ -2,14 +2,302 @@
 
 from __future__ import annotations
 
-from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.features.approval.gates import GATES
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+
+from copyrator.api import structs
+from copyrator.api.approval import (
+    ApprovalSpec,
+    AsApprovedStatus,
+    PlanDecision,
+    PlanStatus,
+    as_approved_condition,
+)
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import (
+    PAUSES,
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    ReadyCondition,
+)
+from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_PLAN_AT
+from copyrator.api.plan_status import PlanRequests, PreviewPlan
+from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.bundles import deciding, ready_conditions
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.deciding import Proposal
+from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine.feature import Feature, Features, Observed, P, Parts
+from copyrator.bundles.features.approval.deploy_plans import DeployPlans
+from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.jobs import PlanJobClient
+from copyrator.bundles.features.approval.machine import PlanParts, target_of
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
+from copyrator.bundles.features.approval.queue import PlanQueue
+from copyrator.bundles.features.approval.record import (
+    DEPLOY,
+    PREVIEW,
+    awaited_plan,
+    awaits_approval_since,
+    drop_plan,
+    kept_candidate,
+    needed_jobs,
+    requested_plan,
+    requested_preview,
+    withdraw_plan,
+)
+from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.step import Change, Step
+from copyrator.bundles.version.polling import PollStates
+from copyrator.bundles.version.polls import RegistryPoller
+
+log = logging.getLogger(__name__)
 
 
 class ApprovalFeature(Feature):
     """Plans, their approval, and what holds a deploy to its plan."""
 
+    spec = ApprovalSpec
+    status = (PlanStatus, PreviewPlan, AsApprovedStatus)
+    annotation = ANN_PLAN_AT
+    outlasts = True
     gates = GATES
+    plans: DeployPlans
+    parts: PlanParts
+    """For plans of other purposes."""
+
+    def connect(self, parts: Parts) -> None:
+        """Make what plans."""
+        context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
+        seals = parts.of(SealStore)
+        self.parts = shared = PlanParts(
+            context,
+            parts.of(PlanJobClient),
+            PlanQueue(context, jobs),
+            seals,
+            parts.of(PollStates),
+        )
+        self._queue = shared.queue
+        self._permissions = PermissionRecorder(context, context.reviewer, seals)
+        self.plans = DeployPlans(
+            shared,
+            permissions=self._permissions,
+            enforcement=parts.of(EnforcementReviewer),
+            inputs=parts.of(InputsStore),
+            secrets=SecretTidier(context, seals, features),
+        )
+        references, polls = parts.of(ReferenceReader), parts.of(RegistryPoller)
+        self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
+
+    async def stop(self) -> None:
+        """End requests in flight."""
+        await self._permissions.close()
+        await self.parts.jobs.close()
+
+    def publish(self) -> None:
+        """Count the plans that wait for approval, and what was deployed as approved."""
+        metrics, now = self.context.metrics, self.context.clock()
+        stored: Counter[ConditionStatus] = Counter()
+        waiting: list[datetime] = []
+        for entry in self.context.bundles:
+            status = entry.status
+            found = as_approved_condition(status.part(AsApprovedStatus))
+            stored.update(() if found is None else (found.status,))
+            if not status.gates or status.ready_reason in PAUSES:
+                continue
+            if (made_at := awaits_approval_since(status)) is not None:
+                waiting.append(made_at)
+        for one in ConditionStatus:
+            metrics.bundles_as_approved.labels(one).set(stored[one])
+        metrics.plans_awaiting_approval.set(len(waiting))
+        oldest = (now - min(waiting)).total_seconds() if waiting else 0.0
+        metrics.oldest_plan_seconds.set(oldest)
+
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> tuple[tuple[BundleKey, Change], ...]:
+        """None; the queue knows from here whose plans are being made."""
+        self._queue.watch(before, after)
+        return ()
+
+    # --- a reconcile ------------------------------------------------------------------------------
+
+    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
+        """A slot that it doesn't use is given to the next plan."""
+        return self._queue.reconciling(key)
+
+    def due(self, key: BundleKey) -> datetime | None:
+        """While a plan waits in the queue."""
+        return self._queue.due(key)
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Only ``leave`` does something."""
+
+    def leave(self, key: BundleKey) -> None:
+        """Its plans wait no more."""
+        self._queue.leave(key, DEPLOY, PREVIEW)
+
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Review the permissions that the deploy of a waiting plan needs."""
+        return Step(entry) if entry.deleting else self._permissions.review(entry, spec)
+
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Go on with a preview."""
+        return await self._previews.advance(entry, spec)
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
+        """The plan of the next deploy, and what a user has decided about it."""
+        return await self.plans.progress(entry, spec)
+
+    def undecided(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,  # noqa: ARG002
+        status: BundleStatus,
+        missing: str | None,
+    ) -> BundleStatus:
+        """The gate says that nothing is planned while updates are disabled."""
+        is_paused = missing is None and not self.plans.is_job_created(entry, status)
+        return record_pause(status) if is_paused else status
+
+    def request(self, entry: BundleEntry, status: BundleStatus) -> str:
+        """A plan of the next deploy."""
+        return requested_plan(entry.annotations, status) or ""
+
+    def awaits_answer(self, entry: BundleEntry) -> bool:
+        """A preview's version, or a plan's chart."""
+        status = entry.status
+        is_asked = requested_preview(entry.annotations, status) is not None
+        return is_asked or status.part(PlanStatus).is_running or status.part(PreviewPlan).is_running
+
+    def awaits(self, status: BundleStatus) -> Candidate | None:
+        """The version whose plan waits, or is approved."""
+        plan = awaited_plan(status)
+        return Candidate(plan.version or "", plan.digest) if plan.digest else None
+
+    # --- a decision -------------------------------------------------------------------------------
+
+    def propose(self, proposal: P) -> P:
+        """The version whose plan waits, though a newer one was chosen; the input of its plan."""
+        entry, spec, wanted = proposal.entry, proposal.spec, proposal.wanted
+        status = withdraw_plan(proposal.status, spec.excluded)
+        request = requested_plan(entry.annotations, entry.status)
+        if not wanted.version and request is not None:
+            # What refuses or lacks a version is in the conditions.
+            status = status.with_part(PlanRequests(last_handled_plan=request))
+        if not wanted.version or not (spec.uses(ApprovalSpec) or request is not None):
+            return replace(proposal, status=status)
+        target, waiting = target_of(entry, spec, wanted), None
+        if not proposal.is_awaited_refused:
+            found = Candidate(wanted.version, wanted.digest)
+            waiting = kept_candidate(status, spec, found, target, proposal.now)
+        plan, newer = status.part(PlanStatus), None
+        if waiting is not None and request is None:
+            newer = wanted.version
+            wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
+            target = target_of(entry, spec, wanted)
+        if plan.newer != newer:
+            status = status.with_part(structs.replace(plan, newer=newer))
+        decision = deciding.decide(status, wanted, spec.retry, proposal.now)
+        if decision.action is deciding.DeployAction.NOTHING:
+            status = drop_plan(status, target)
+        findings = proposal.findings.replacing(target)
+        return replace(proposal, status=status, wanted=wanted, findings=findings)
+
+    async def precede(
+        self,
+        proposal: Proposal,
+        verdict: ReadyCondition,
+        find_account: Callable[[], Awaitable[Step | None]],
+    ) -> Step | None:
+        """Begin the plan that the gate waits for, or that a user requests."""
+        return await self.plans.begin_required(proposal, verdict, find_account)
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """The plan is deployed, or wasn't needed."""
+        status = proposal.status
+        if is_correction:
+            return status
+        if proposal.spec.uses(ApprovalSpec):
+            return use_plan(status)
+        return status.with_part(status.part(PlanStatus).remove_plan())
+
+    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
+        """End the Job of a plan that was dropped."""
+        jobs = (one.status.part(PlanStatus).job for one in (before, written))
+        if [job is None for job in jobs] == [False, True]:
+            await self.plans.discard(written)
+
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
+        """Of plans that wait, are approved or deployed."""
+        return needed_jobs(status)
+
+    # --- a write of the status --------------------------------------------------------------------
+
+    def conditions(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        status: BundleStatus,
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """Whether what was deployed is what was approved."""
+        found = status.find(AsApprovedStatus)
+        return {} if found is None else {ConditionType.AS_APPROVED: as_approved_condition(found)}
+
+    def is_told(
+        self,
+        condition: ConditionType,
+        reason: AnyReason,
+        before: BundleStatus,
+        status: BundleStatus,
+    ) -> bool:
+        """UpdatePending tells that a plan was begun, and only that; a rejection has an Event."""
+        if condition is ConditionType.READY:
+            return reason == BundleReason.PLANNING and _is_planning(before)
+        is_begun = reason != BundleReason.PLANNING or _is_planning(status)
+        return reason == BundleReason.PLAN_REJECTED or not is_begun
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Tell what was decided about a plan, and that something else was deployed."""
+        if before.status.part(PlanStatus) != written.status.part(PlanStatus):
+            # For its Job's TTL and its Secrets.
+            self.context.schedule.changed(written.key, Change.STEP)
+            self._record_decision(before, written)
+        old, new = (one.status.part(AsApprovedStatus) for one in (before, written))
+        if new.is_different and new != old and (found := as_approved_condition(new)) is not None:
+            self.context.emit(written, found.reason, found.message)
+
+    def _record_decision(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where a plan was decided, unless Ready tells it."""
+        old, plan = before.status.part(PlanStatus), written.status.part(PlanStatus)
+        is_gated = bool(written.status.condition(ConditionType.UPDATE_PENDING))
+        if not is_gated or not plan.decision or (plan.id, plan.decision) == (old.id, old.decision):
+            return
+        by = f" by {plan.by}" if plan.by else ""
+        text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
+        is_approved = plan.decision == PlanDecision.APPROVED
+        reason = BundleEvent.PLAN_APPROVED if is_approved else BundleReason.PLAN_REJECTED
+        if not reason == written.status.ready_reason != before.status.ready_reason:
+            self.context.record(before, reason, text)
+        log.info("%s: %s", before.key, text)
+
+
+def _is_planning(status: BundleStatus) -> bool:
+    """Whether the condition UpdatePending tells of a plan that was begun."""
+    is_begun = status.part(PlanStatus).is_running
+    return is_begun and ready_conditions.update_pending(status).reason == BundleReason.PLANNING
 
 
 FEATURE = ApprovalFeature

@@ -36,7 +36,13 @@ from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.features.approval.operations import describe_counts
-from copyrator.bundles.features.approval.record import APPROVAL, content_of, is_spent, must_plan
+from copyrator.bundles.features.approval.record import (
+    APPROVAL,
+    PlanTarget,
+    content_of,
+    is_spent,
+    must_plan,
+)
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -45,7 +51,6 @@ from copyrator.bundles.gates.gate import (
     GateResult,
     Gates,
     Occasion,
-    PlanTarget,
     Refused,
     Verdict,
     Waiting,
@@ -170,7 +175,7 @@ def passes(plan: PlanStatus, approval: ApprovalSpec) -> bool:
 
 
 def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
-    status, target = facts.status, facts.target
+    status, target = facts.status, facts.findings.of(PlanTarget)
     assert target is not None, "a moment gate judges a deploy"
     if _keeps_changing(status, target, spec) and not facts.is_requested:
         return Refused(
@@ -288,4 +293,6 @@ GATE: Final = Gate(
     until="the plan is made again",
     unjudged="it is about the plan of the deploy: {plan} shows it",
 )
+
+
 GATES: Final = Gates(moment=(GATE,))

@@ -29,10 +29,9 @@ from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.features.approval.operations import BlockFault, Plan
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
 from copyrator.bundles.features.approval.record import (
+    DEPLOY,
     PlanFault,
     PlanPurpose,
-    needed_jobs,
-    record_of,
 )
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
@@ -303,7 +302,7 @@ class PlanJobClient:
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-        job, is_deploy = plan.job or "", purpose is PlanPurpose.DEPLOY
+        job, is_deploy = plan.job or "", purpose is DEPLOY
         inputs = self.inputs.begin(entry, order.spec) if is_deploy else None
         try:
             order = await self._add_credentials(entry, spec, job, order)
@@ -451,10 +450,9 @@ class PlanJobClient:
 
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
-        status = entry.status
-        needed = {record_of(status, purpose).job for purpose in PlanPurpose}
+        needed = self.features.needed_jobs(entry, entry.status)
         await end_plans(self.jobs, entry, but=needed)
-        await self.seals.remove_others(entry, needed_jobs(status))
+        await self.seals.remove_others(entry, needed)
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:
         """Count a plan's outcome in the metrics."""

@@ -1,4 +1,4 @@
-"""Resolves the version that a user names, so that it is planned and shown.
+"""Previews: the version that a user names is resolved, planned and shown.
 
 No decision about deploys depends on it, nor on the gates that a deploy must pass.
 """
@@ -11,14 +11,37 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
+from copyrator.api.plan_status import Baseline, PreviewPlan
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.times import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features.approval.record import PlanFault, PreviewRequest
-from copyrator.bundles.gates.gate import Candidate, Gates, PlanTarget
+from copyrator.bundles.features.approval.machine import (
+    PlanMachine,
+    PlanMemory,
+    PlanParts,
+    PlanTask,
+)
+from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.record import (
+    PREVIEW,
+    PlanFault,
+    PlanResult,
+    PlanTarget,
+    PreviewRequest,
+    record_preview_result,
+    refuse_preview,
+    remove_expired_preview,
+    request_preview,
+    requested_preview,
+    set_message,
+)
+from copyrator.bundles.gates.gate import Candidate, Gates
+from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.step import Step, record_part
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import (
     Judge,
@@ -123,3 +146,80 @@ def _find_fault(resolution: Resolution) -> PlanFault | None:
         text = f"{held.candidate.version}: {held.objection.message}"
         return PlanFault(text, held.objection.reason)
     return None
+
+
+@dataclass(slots=True)
+class PreviewMemory(PlanMemory):
+    """The plan of a version that a user names."""
+
+
+class Previews(PlanMachine):
+    """Makes the previews of all Bundles."""
+
+    purpose = PREVIEW
+    memory = PreviewMemory
+    renders = 1
+
+    def __init__(self, parts: PlanParts, resolver: PreviewResolver) -> None:
+        super().__init__(parts)
+        self._resolver = resolver
+
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Take the next steps of a preview.
+
+        Raises:
+            ApiError: nothing is marked as handled; the next reconcile repeats the step.
+        """
+        task = self.task(entry, spec)
+        if task.record.outcome is None:
+            return await self._begin_requested(task)
+        step = await self._observe(task)
+        return step.then(lambda written: self._begin_requested(replace(task, entry=written)))
+
+    async def _observe(self, task: PlanTask) -> Step:
+        entry = task.entry
+        if not task.record.is_running:
+            return record_part(entry, remove_expired_preview(task.status, self.context.clock()))
+        status, due = await self.observe(task)
+        if PREVIEW.record(status).is_running:
+            return record_part(entry, status, due)
+
+        async def remove_values(written: BundleEntry) -> Step:
+            await self.seals.remove_values(written, PREVIEW.record(status).job)
+            return Step(written)
+
+        return record_part(entry, status, due).then(remove_values)
+
+    async def _begin_requested(self, task: PlanTask) -> Step:
+        """Record a preview that is requested, or why it isn't possible."""
+        entry, spec, preview = task.entry, task.spec, task.status.part(PreviewPlan)
+        request = requested_preview(entry.annotations, task.status)
+        if request is None:
+            self.skip(entry.key)
+        end = parse_time(preview.expires_at) if preview.outcome is not None else None
+        unchanged = Step(entry, due=(end,))
+        if request is None or entry.is_paused:
+            return unchanged
+        target = await self._resolver.resolve(entry, spec, request)
+        if isinstance(target, PlanTarget):
+            await self.jobs.prepare(entry, spec)
+            target = await self.jobs.missing_account(spec) or target
+        if target is None:
+            return unchanged
+        status = request_preview(task.status, request)
+        if isinstance(target, PlanFault):
+            status = refuse_preview(status, target, spec.retry, self.context.clock())
+            return record_part(entry, status).then(self.discard)
+        return self.begin(task, status, target) or unchanged
+
+    def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
+        """Record why there is none."""
+        return record_part(task.entry, task.status if fault is None else self.fail(task, fault))
+
+    async def record_result(self, task: PlanTask, plan: Plan) -> BundleStatus:
+        """The status with what is shown."""
+        missing = await self.jobs.missing_namespace(task.spec)
+        baseline = await self.seals.plans.find(task.entry, task.status.part(Baseline))
+        result = PlanResult(plan, missing, baseline=baseline)
+        status = record_preview_result(task.status, result, self.context.clock())
+        return set_message(status, PREVIEW, describe_left_out(task.spec))

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from copyrator.api.bundle import running_plans
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.features.approval.record import PlanPurpose
+from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanPurpose
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.pod import JobKind
@@ -38,7 +39,7 @@ class Ticket(NamedTuple):
     @property
     def is_check(self) -> bool:
         """Whether other plans have precedence, and it gets one of half of the slots."""
-        return self.purpose is PlanPurpose.CHECK
+        return self.purpose.gives_way
 
 
 class _Usage:
@@ -80,8 +81,27 @@ class PlanQueue:
         """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
         self._beginning: dict[Ticket, str] = {}
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
+        self._running: dict[BundleKey, None] = {}
+        """The Bundles whose status names Jobs of plans without an outcome."""
+        self._purposes: list[PlanPurpose] = [DEPLOY, PREVIEW]
         jobs.plan_changed = self._handle_job
-        context.memories.on_drop(self._leave)
+        context.memories.on_drop(self._drop)
+
+    def add(self, purpose: PlanPurpose) -> None:
+        """Have plans of a further purpose in the queue."""
+        self._purposes.append(purpose)
+
+    def running(self, status: BundleStatus) -> list[str | None]:
+        """The Jobs of the plans without an outcome."""
+        records = (purpose.record(status) for purpose in self._purposes)
+        return [one.job for one in records if one.is_running and one.job]
+
+    def watch(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Take a change of a Bundle in the cache."""
+        if after is not None and self.running(after.status):
+            self._running[after.key] = None
+        elif (entry := after or before) is not None:
+            self._running.pop(entry.key, None)
 
     def has_turn(self, ticket: Ticket) -> bool:
         """Whether the plan is in the queue, so that ``begin`` has to be called again."""
@@ -93,13 +113,13 @@ class PlanQueue:
     @contextmanager
     def reconciling(self, key: BundleKey) -> Iterator[None]:
         """Wrap each reconcile of a Bundle: a slot that it doesn't use is given to the next plan."""
-        for ticket in _tickets(key):
+        for ticket in self._tickets(key):
             if ticket in self._called:
                 self._called[ticket] = True
         try:
             yield
         finally:
-            for ticket in _tickets(key):
+            for ticket in self._tickets(key):
                 if self._called.get(ticket):  # else it was called during this reconcile
                     del self._called[ticket]
             self._call()  # its status may name fewer Jobs now, too
@@ -117,7 +137,7 @@ class PlanQueue:
 
     def due(self, key: BundleKey) -> datetime | None:
         """When a Bundle whose plan waits is reconciled again: the next slot may be free then."""
-        if not any(map(self._is_waiting, _tickets(key))):
+        if not any(map(self._is_waiting, self._tickets(key))):
             return None
         now = self._context.clock()
         latest = now + timedelta(seconds=self._context.timing.plan_requeue)
@@ -137,14 +157,22 @@ class PlanQueue:
         if not waiting:
             namespaces.pop(namespace, None)
 
-    def _leave(self, key: BundleKey) -> None:
-        """The Bundle was deleted."""
-        for ticket in _tickets(key):
+    def leave(self, key: BundleKey, *purposes: PlanPurpose) -> None:
+        """Remove the plans of a Bundle that needs none for these purposes any more."""
+        for purpose in purposes:
+            ticket = Ticket(key, purpose)
             self.forget(ticket)
-            self.end(ticket)
+            self._called.pop(ticket, None)
+        self._call()
+
+    def _drop(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        for ticket in self._tickets(key):
+            self._beginning.pop(ticket, None)
+        self.leave(key, *self._purposes)
 
     def _handle_job(self, key: BundleKey, job: str, has_ended: bool) -> None:
-        for ticket in _tickets(key):
+        for ticket in self._tickets(key):
             if self._beginning.get(ticket) == job:
                 del self._beginning[ticket]
         if has_ended:
@@ -181,12 +209,17 @@ class PlanQueue:
 
         Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
         """
+        entries = (self._context.bundles.get(key) for key in self._running)
         return [
             job
-            for entry in self._context.bundles.planning
+            for entry in entries
+            if entry is not None
             for job in self._jobs.of(entry.key, entry.uid)
-            if job.name in running_plans(entry.status) and not job.done
+            if job.name in self.running(entry.status) and not job.done
         ]
+
+    def _tickets(self, key: BundleKey) -> list[Ticket]:
+        return [Ticket(key, purpose) for purpose in self._purposes]
 
     def _usage(self) -> _Usage:
         usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
@@ -207,7 +240,3 @@ def _pending_at(job: JobRecord) -> datetime | None:
     if job.started or job.created is None:
         return None
     return job.created + timedelta(seconds=PENDING_AFTER)
-
-
-def _tickets(key: BundleKey) -> tuple[Ticket, ...]:
-    return tuple(Ticket(key, purpose) for purpose in PlanPurpose)

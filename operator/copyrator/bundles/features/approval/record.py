@@ -9,22 +9,20 @@ own, on which neither approval nor a deploy depends.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from copyrator.api import structs
 from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
-from copyrator.api.bundle_status import PASSING, BundleStatus, GateState, Outcome
-from copyrator.api.drift import DriftCheck, DriftStatus
+from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.plan_status import (
     MAX_RISKY,
     MAX_UNBOUND,
-    Baseline,
     PlanOutcome,
     PlanRecord,
     PlanRequests,
@@ -48,7 +46,7 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     plan_id,
 )
-from copyrator.bundles.gates.gate import Candidate, PlanTarget, next_verdict_change
+from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.identity import hash_of, job_name
 from copyrator.bundles.jobs.rights import KindIn, RequiredPermission, missing_of
 from copyrator.bundles.pod import JobKind
@@ -58,46 +56,160 @@ APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
 
 
-class PlanPurpose(Enum):
-    """What a plan is made for (docs/architecture.md, "Plans")."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTarget:
+    """The input of a plan."""
 
-    DEPLOY = JobKind.PLAN, ()
-    """The next deploy, which is compared with it."""
-    PREVIEW = JobKind.PLAN, ("preview",)
-    """To be shown: it is a plan of a version that a user names."""
-    CHECK = JobKind.DRIFT, ()
-    """To find drift: it is a plan of what is deployed."""
+    version: str
+    digest: str
+    values_hash: str | None
+    spec_hash: str
+    job_hash: str
+    """The hash of all other input of the deploy's Job."""
 
-    def __init__(self, job_kind: JobKind, parts: tuple[str, ...]) -> None:
-        self.job_kind = job_kind
-        self._parts = parts
+
+PlanFields = dict[str, Any]
+"""Fields of a plan's record."""
+
+
+class PlanPurpose(ABC):
+    """What a plan is made for: its record in the status, and its Jobs (docs/architecture.md)."""
+
+    job_kind: ClassVar[JobKind] = JobKind.PLAN
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Of the names of its Jobs, beside the kind."""
+    gives_way: ClassVar[bool] = False
+    """Whether other plans have precedence, and it gets one of half of the slots."""
 
     def job_of(self, bundle: str, uid: str, number: int) -> str:
         """The name of the Job of a Bundle's plan."""
-        return job_name(bundle, self.job_kind, uid, *self._parts, number)
+        return job_name(bundle, self.job_kind, uid, *self.parts, number)
+
+    @abstractmethod
+    def record(self, status: BundleStatus) -> PlanRecord:
+        """The record of the newest plan."""
+
+    def store(self, status: BundleStatus, record: Any) -> BundleStatus:
+        """The status with this record, which is of the same type."""
+        return status.with_part(record)
+
+    @abstractmethod
+    def begin(
+        self,
+        status: BundleStatus,
+        fields: PlanFields,
+        target: PlanTarget,
+        *,
+        is_requested: bool,
+    ) -> PlanRecord:
+        """The record of a new plan; ``fields`` are those of each."""
+
+    def fail(
+        self,
+        status: BundleStatus,  # noqa: ARG002
+        why: PlanFault,  # noqa: ARG002
+        retry: Retry,  # noqa: ARG002
+        now: datetime,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Fields of the record of a plan that failed, beside those of each."""
+        return {}
 
 
-def record_of(status: BundleStatus, purpose: PlanPurpose) -> PlanRecord:
-    """The record of the newest plan of this purpose."""
-    if purpose is PlanPurpose.CHECK:
-        return status.part(DriftStatus).check
-    return status.part(PreviewPlan) if purpose is PlanPurpose.PREVIEW else status.part(PlanStatus)
+class DeployPurpose(PlanPurpose):
+    """The next deploy, which is compared with it."""
+
+    def record(self, status: BundleStatus) -> PlanStatus:
+        """``status.plan``."""
+        return status.part(PlanStatus)
+
+    def begin(
+        self,
+        status: BundleStatus,
+        fields: PlanFields,
+        target: PlanTarget,
+        *,
+        is_requested: bool,
+    ) -> PlanStatus:
+        """An approval may carry over to a plan of the same input until the deploy has succeeded."""
+        before = status.part(PlanStatus)
+        same = is_for(before, target)
+        failed = same and before.outcome == PlanOutcome.FAILED
+        is_open = not is_spent(status) or (not is_requested and _is_tried(status))
+        return structs.replace(
+            before.remove_plan(),
+            **fields,
+            **made_of(status, target),
+            pinned=target.digest == status.pin.digest or None,
+            failures=before.failures if failed else None,
+            interruptions=before.interruptions if failed else None,
+            approved=before.approved if same and is_open else ApprovedPlan(),
+            missing=missing_of(status),  # until this plan's are known
+        )
+
+    def fail(self, status: BundleStatus, why: PlanFault, retry: Retry, now: datetime) -> PlanFields:
+        """It is retried up to the spec's limit."""
+        # Without limit where, for example, another cluster doesn't answer.
+        is_away, due = why.reason in PASSING, None
+        name = "interruptions" if is_away else "failures"
+        number = (getattr(status.part(PlanStatus), name) or 0) + 1
+        if is_away or number <= retry.limit:
+            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
+        return {"interruptions": None, name: number, "next_retry_at": due}
+
+
+class PreviewPurpose(PlanPurpose):
+    """To be shown: it is a plan of a version that a user names."""
+
+    parts = ("preview",)
+
+    def record(self, status: BundleStatus) -> PreviewPlan:
+        """``status.preview``."""
+        return status.part(PreviewPlan)
+
+    def begin(
+        self,
+        status: BundleStatus,
+        fields: PlanFields,
+        target: PlanTarget,  # noqa: ARG002
+        *,
+        is_requested: bool,  # noqa: ARG002
+    ) -> PreviewPlan:
+        """Of the version that was requested."""
+        requested = status.part(PreviewPlan).requested_version
+        return PreviewPlan(**fields, requested_version=requested)
+
+    def fail(
+        self,
+        status: BundleStatus,  # noqa: ARG002
+        why: PlanFault,  # noqa: ARG002
+        retry: Retry,  # noqa: ARG002
+        now: datetime,
+    ) -> dict[str, Any]:
+        """The reason is kept as long as a preview is."""
+        return {"expires_at": _preview_end(now)}
+
+
+DEPLOY: Final = DeployPurpose()
+PREVIEW: Final = PreviewPurpose()
 
 
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
-    record = structs.replace(record_of(status, purpose), **fields)
-    if isinstance(record, DriftCheck):
-        return status.with_part(structs.replace(status.part(DriftStatus), check=record))
-    if isinstance(record, PreviewPlan):
-        return status.with_part(record)
-    assert isinstance(record, PlanStatus)
-    return status.with_part(record)
+    return purpose.store(status, structs.replace(purpose.record(status), **fields))
+
+
+def made_of(status: BundleStatus, target: PlanTarget) -> dict[str, Any]:
+    """Fields of the record of a plan whose result is compared with a deploy."""
+    return {
+        "spec_hash": target.spec_hash,
+        "job_hash": target.job_hash,
+        "attempt": status.attempted.attempt,
+    }
 
 
 def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
     """The number of the next plan; it is never used twice in a Bundle's life."""
-    return (record_of(status, purpose).number or 0) + 1
+    return (purpose.record(status).number or 0) + 1
 
 
 def is_current(status: BundleStatus, target: PlanTarget) -> bool:
@@ -156,20 +268,6 @@ def must_plan(status: BundleStatus, target: PlanTarget, now: datetime) -> bool:
         due = parse_time(plan.next_retry_at)
         return due is not None and now >= due
     return plan.outcome == PlanOutcome.PLANNED and _has_expired(plan, now)
-
-
-def next_check(status: BundleStatus) -> datetime | None:
-    """When a gate's verdict changes by itself, or a failed plan is retried; None: neither.
-
-    A failed plan that no deploy waits for, such as one that a user requested, isn't retried.
-    """
-    plan, due = status.part(PlanStatus), None
-    waits = any(one.name == APPROVAL and one.state == GateState.WAITING for one in status.gates)
-    if plan.outcome == PlanOutcome.FAILED and waits:
-        due = parse_time(plan.next_retry_at)
-    return min(
-        (at for at in (due, next_verdict_change(status.gates)) if at is not None), default=None
-    )
 
 
 def awaits_approval_since(status: BundleStatus) -> datetime | None:
@@ -248,8 +346,7 @@ def record_plan(
 
     ``is_requested``: a user requests a deploy, which an approval of an earlier one doesn't cover.
     """
-    before = status.part(PlanStatus)
-    record: dict[str, Any] = {
+    fields = {
         "job": job,
         "number": next_number(status, purpose),
         "outcome": PlanOutcome.RUNNING,
@@ -258,32 +355,7 @@ def record_plan(
         "values_hash": target.values_hash,
         "started_at": format_time(now),
     }
-    if purpose is PlanPurpose.PREVIEW:
-        requested = status.part(PreviewPlan).requested_version
-        return status.with_part(PreviewPlan(**record, requested_version=requested))
-    record |= {
-        "spec_hash": target.spec_hash,
-        "job_hash": target.job_hash,
-        "attempt": status.attempted.attempt,
-    }
-    if purpose is PlanPurpose.CHECK:
-        return status.with_part(
-            structs.replace(status.part(DriftStatus), check=DriftCheck(**record))
-        )
-    record["pinned"] = target.digest == status.pin.digest or None
-    same = is_for(before, target)
-    failed = same and before.outcome == PlanOutcome.FAILED
-    # An approval may carry over to a plan of the same input until the deploy has succeeded.
-    is_open = not is_spent(status) or (not is_requested and _is_tried(status))
-    plan = structs.replace(
-        before.remove_plan(),
-        **record,
-        failures=before.failures if failed else None,
-        interruptions=before.interruptions if failed else None,
-        approved=before.approved if same and is_open else ApprovedPlan(),
-        missing=missing_of(status),  # until this plan's are known
-    )
-    return status.with_part(plan)
+    return purpose.store(status, purpose.begin(status, fields, target, is_requested=is_requested))
 
 
 def _is_tried(status: BundleStatus) -> bool:
@@ -332,51 +404,27 @@ class PlanFault:
 def record_failure(
     status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made; one of a deploy is retried up to the spec's limit."""
-    fields: dict[str, Any] = {}
-    # Without limit where, for example, another cluster doesn't answer.
-    is_away, due = why.reason in PASSING, None
-    if purpose is PlanPurpose.DEPLOY:
-        name = "interruptions" if is_away else "failures"
-        number = (getattr(status.part(PlanStatus), name) or 0) + 1
-        if is_away or number <= retry.limit:
-            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
-        fields = {"interruptions": None, name: number, "next_retry_at": due}
-    elif purpose is PlanPurpose.PREVIEW:
-        fields = {"expires_at": _preview_end(now)}
+    """The status where no plan could be made."""
+    fields = purpose.fail(status, why, retry, now)
     fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
     return with_record(status, purpose, **fields)
 
 
 def set_message(status: BundleStatus, purpose: PlanPurpose, message: str | None) -> BundleStatus:
     """The status with the message why the plan isn't made yet; None removes it."""
-    if message == record_of(status, purpose).message:
+    if message == purpose.record(status).message:
         return status
     return with_record(status, purpose, message=message)
 
 
 def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
-    """The names of the Jobs whose Secrets are still needed."""
-    plan, attempted = status.part(PlanStatus), status.attempted
-    found = [plan.approved.job, status.part(Baseline).job, status.deployed.plan_job]
-    if plan.outcome != PlanOutcome.FAILED:
-        found.append(plan.job)
-    if status.part(PreviewPlan).outcome == PlanOutcome.RUNNING:
-        found.append(status.part(PreviewPlan).job)
-    if status.part(DriftStatus).check.outcome == PlanOutcome.RUNNING:
-        found.append(status.part(DriftStatus).check.job)
-    found.append(status.part(DriftStatus).found_job)
-    if attempted.outcome == Outcome.RUNNING:
-        found += [attempted.job, attempted.plan_job]
-    return tuple(found)
-
-
-def has_ended_since(status: BundleStatus, then: datetime) -> bool:
-    """Whether a plan or an attempt has ended since ``then``."""
-    plan, preview, attempted = status.part(PlanStatus), status.part(PreviewPlan), status.attempted
-    plans = plan.made_at or plan.started_at, preview.made_at or preview.started_at
-    ends = (*plans, attempted.finished_at)
-    return any(end >= then for end in map(parse_time, ends) if end is not None)
+    """The names of the Jobs of plans whose Secrets are still needed, but checks for drift."""
+    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
+    return (
+        plan.approved.job,
+        None if plan.outcome == PlanOutcome.FAILED else plan.job,
+        preview.job if preview.is_running else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,6 +685,15 @@ class PreviewRequest:
     """The value of plan-version."""
 
 
+def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
+    """The value of plan-at, where a plan of the next deploy is requested; None once handled."""
+    token = annotations.get(ANN_PLAN_AT)
+    is_new = (
+        token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
+    )
+    return token if is_new else None
+
+
 def requested_preview(
     annotations: Mapping[str, str], status: BundleStatus
 ) -> PreviewRequest | None:
@@ -658,9 +715,9 @@ def refuse_preview(
     status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
     """The status where what was requested can't be planned; no Job is created."""
-    number = next_number(status, PlanPurpose.PREVIEW)
-    status = with_record(status, PlanPurpose.PREVIEW, number=number, started_at=format_time(now))
-    return record_failure(status, PlanPurpose.PREVIEW, why, retry, now)
+    number = next_number(status, PREVIEW)
+    status = with_record(status, PREVIEW, number=number, started_at=format_time(now))
+    return record_failure(status, PREVIEW, why, retry, now)
 
 
 def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime) -> BundleStatus:
@@ -672,7 +729,7 @@ def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime)
     fields["bound"] = False if fields["unbound"] else None
     fields["exact"] = False if fields["inexact"] else None
     fields |= {"made_at": format_time(now), "expires_at": _preview_end(now)}
-    return with_record(status, PlanPurpose.PREVIEW, **fields)
+    return with_record(status, PREVIEW, **fields)
 
 
 def _preview_end(now: datetime) -> str:

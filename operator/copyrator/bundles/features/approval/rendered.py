@@ -20,7 +20,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import RenderedObjects
-from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose
+from copyrator.bundles.features.approval.record import PREVIEW, PlanFault
 from copyrator.bundles.identity import job_name
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.sealed import SealStore
@@ -122,8 +122,7 @@ class ReleaseRenderer:
         )
         job = await self.plan_jobs.find(entry, record)
         if job is None:
-            purpose = PlanPurpose.PREVIEW
-            fault = await self.plan_jobs.create(entry, spec, purpose, record, renders=1)
+            fault = await self.plan_jobs.create(entry, spec, PREVIEW, record, renders=1)
             return PlanDelay() if fault is None or fault is EDITED else fault
         found = await self.plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay | PlanFault):

@@ -82,7 +82,7 @@ VENDORED: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_vendored),
     is_permanent=False,
-    judges_plans=True,
+    judges_awaited=True,
     judges_chart=True,
     unjudged="the chart isn't read here; the operator reads it by the digest",
 )
@@ -117,7 +117,7 @@ PLAIN: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,
-    judges_plans=True,
+    judges_awaited=True,
     judges_chart=True,
     unjudged=VENDORED.unjudged,
 )

@@ -2,14 +2,192 @@
 
 from __future__ import annotations
 
-from copyrator.api.drift import DriftSpec
-from copyrator.bundles.engine.feature import Feature
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.approval import ApprovalSpec
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.drift import DriftMode, DriftSpec, DriftStatus
+from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.api.plan_status import Baseline
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.deciding import Correction, Proposal
+from copyrator.bundles.engine.feature import Feature, P, Parts
+from copyrator.bundles.features.approval.feature import ApprovalFeature
+from copyrator.bundles.features.approval.machine import target_of
+from copyrator.bundles.features.approval.record import is_free_for
+from copyrator.bundles.features.drift.checks import DriftChecks
+from copyrator.bundles.features.drift.record import (
+    CHECK,
+    Hindrance,
+    break_off_check,
+    drifted_condition,
+    drifted_objects,
+    has_or_have,
+    is_correction_due,
+    needs_approval,
+    record_correction,
+    record_mode,
+    set_hindrance,
+)
+from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.step import Change, Step
+from copyrator.kube.events import WARNING
+
+_DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
 class DriftFeature(Feature):
     """Checks for drift, and corrections."""
 
-    spec = DriftSpec
+    spec = (DriftSpec, ApprovalSpec)  # an approval needs the baseline, too
+    status = (DriftStatus, Baseline)
+    outlasts = True
+
+    def connect(self, parts: Parts) -> None:
+        """Checks are plans; one of what is deployed is a check, too."""
+        approval = parts.of(ApprovalFeature)
+        self._queue = approval.parts.queue
+        self._queue.add(CHECK)
+        self._checks = DriftChecks(approval.parts)
+        approval.plans.judges.append(self._checks.judge_plan)
+
+    def publish(self) -> None:
+        """Count the Bundles whose objects have drifted."""
+        conditions = (one.status.condition(ConditionType.DRIFTED) for one in self.context.bundles)
+        found = Counter(one.reason for one in conditions if one.is_true)
+        for reason in _DRIFTED:
+            self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
+
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> tuple[tuple[BundleKey, Change], ...]:
+        """None; the queue knows from here whose checks are being made."""
+        self._queue.watch(before, after)
+        return ()
+
+    # --- a reconcile ------------------------------------------------------------------------------
+
+    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
+        """A slot that it doesn't use is given to the next plan."""
+        return self._queue.reconciling(key)
+
+    def due(self, key: BundleKey) -> datetime | None:
+        """While a check waits in the queue."""
+        return self._queue.due(key)
+
+    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Only ``leave`` does something."""
+
+    def leave(self, key: BundleKey) -> None:
+        """Its check waits no more."""
+        self._queue.leave(key, CHECK)
+
+    def undecided(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None
+    ) -> BundleStatus:
+        """Nothing is compared; the condition says why."""
+        del entry
+        if not spec.uses(DriftSpec):
+            return status
+        if missing is not None:
+            return set_hindrance(status, Hindrance(DriftReason.NOT_AS_DEPLOYED, missing))
+        text = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
+        return set_hindrance(status, Hindrance(BundleReason.AUTOUPDATE_DISABLED, text))
+
+    async def check(self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None) -> Step:
+        """Go on with a check, or begin one."""
+        return await self._checks.visit(entry, spec, values_hash)
+
+    def awaits_answer(self, entry: BundleEntry) -> bool:
+        """A check's chart."""
+        return CHECK.record(entry.status).is_running
+
+    def corrects(self, spec: BundleSpec) -> bool:
+        """By a mode."""
+        return spec.part(DriftSpec).mode is DriftMode.CORRECT
+
+    # --- a decision -------------------------------------------------------------------------------
+
+    def propose(self, proposal: P) -> P:
+        """Whether checks are made, and what prevents them now."""
+        wanted = proposal.wanted
+        status = record_mode(proposal.status, proposal.spec, wanted.spec_hash, wanted.values_hash)
+        return replace(proposal, status=status)
+
+    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:
+        """Where the last check found drift; it is planned as a deploy is where it needs that."""
+        status, spec = proposal.status, proposal.spec
+        if not is_correction_due(status, spec):
+            return None
+        if not needs_approval(status, spec):
+            return Correction(proposal.findings)
+        target = target_of(proposal.entry, spec, proposal.again)
+        if is_held or not is_free_for(status, target):
+            return None  # another deploy is planned first, or its plan waits
+        return Correction(proposal.findings.replacing(target), Occasion.EDIT)
+
+    def awaits_moment(self, entry: BundleEntry) -> bool:
+        """Drift that is to be corrected."""
+        spec = entry.spec
+        return isinstance(spec, BundleSpec) and is_correction_due(entry.status, spec)
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """The plan of a correction is what the check found; a running check is broken off."""
+        status = proposal.status
+        if is_correction:
+            status = record_correction(status, proposal.spec)
+        return break_off_check(status)
+
+    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
+        """End the Job of a check that was broken off, and delete the baseline that was dropped."""
+        old, new = (CHECK.record(one.status) for one in (before, written))
+        had, has = (one.status.part(Baseline).job for one in (before, written))
+        is_dropped = bool(old.job or had) and not (new.job or has)
+        if is_dropped or (old.is_running and new.job != old.job):
+            await self._checks.discard(written)
+
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
+        """Of a running check, of the baseline, and of the drift that was found."""
+        check = CHECK.record(status)
+        running = check.job if check.is_running else None
+        return running, status.part(Baseline).job, status.part(DriftStatus).found_job
+
+    # --- a write of the status --------------------------------------------------------------------
+
+    def conditions(
+        self, entry: BundleEntry, status: BundleStatus
+    ) -> Mapping[ConditionType, FurtherCondition | None]:
+        """Whether something has drifted."""
+        if not isinstance(entry.spec, BundleSpec):
+            return {}
+        return {ConditionType.DRIFTED: drifted_condition(status, entry.spec)}
+
+    def record(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Emit an Event where objects have drifted, have drifted again, or were corrected."""
+        attempted, is_running = before.status.attempted, written.status.attempted.is_running
+        if attempted.correction and attempted.is_running and not is_running:
+            self._record_correction(written)
+        old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+        if new.is_true and new.reason != old.reason:
+            reason = DriftReason.read(new.reason or "")
+            self.context.emit(written, reason, new.message or "", WARNING)
+
+    def _record_correction(self, entry: BundleEntry) -> None:
+        status = entry.status
+        outcome = status.attempted.outcome or ""
+        self.context.metrics.drift_corrections.labels(outcome.lower()).inc()
+        if outcome == Outcome.SUCCEEDED:
+            text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
+            self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
 
 
 FEATURE = DriftFeature

@@ -41,11 +41,15 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
 )
 from copyrator.bundles.features.approval.record import (
+    PlanFields,
     PlanPurpose,
     PlanResult,
+    PlanTarget,
     content_of,
+    made_of,
     with_record,
 )
+from copyrator.bundles.pod import JobKind
 from copyrator.bundles.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
@@ -60,6 +64,35 @@ HINDRANCES: Final = frozenset(
 )
 """Reasons for which no check is made, independent of the last check's result."""
 AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class CheckPurpose(PlanPurpose):
+    """To find drift: it is a plan of what is deployed."""
+
+    job_kind = JobKind.DRIFT
+    gives_way = True
+
+    def record(self, status: BundleStatus) -> DriftCheck:
+        """``status.drift.check``."""
+        return status.part(DriftStatus).check
+
+    def store(self, status: BundleStatus, record: DriftCheck) -> BundleStatus:
+        """The status with this check."""
+        return status.with_part(structs.replace(status.part(DriftStatus), check=record))
+
+    def begin(
+        self,
+        status: BundleStatus,
+        fields: PlanFields,
+        target: PlanTarget,
+        *,
+        is_requested: bool,  # noqa: ARG002
+    ) -> DriftCheck:
+        """A check of the present spec."""
+        return DriftCheck(**fields, **made_of(status, target))
+
+
+CHECK: Final = CheckPurpose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +288,7 @@ def record_check_result(
     check, plan, operations = status.part(DriftStatus).check, found.plan, found.operations
     return with_record(
         status,
-        PlanPurpose.CHECK,
+        CHECK,
         outcome=PlanOutcome.PLANNED,
         reason=None,
         message=None,

@@ -29,8 +29,7 @@ from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import AnnotatedNamespace, Context
-from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.features.drift.record import correctable_job
+from copyrator.bundles.engine.feature import Feature, Features, Parts
 from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.step import Change
@@ -70,6 +69,10 @@ class FreezeFeature(Feature):
         """By namespace."""
         self._all: Freeze | None = None
         self._was_denied = False
+
+    def connect(self, parts: Parts) -> None:
+        """Others tell what waits for the end of a freeze."""
+        self._features = parts.of(Features)
 
     def start(self) -> None:
         """Open the watches."""
@@ -199,7 +202,7 @@ class FreezeFeature(Feature):
         elif isinstance(entry.spec, BundleSpec) and (
             entry.status.open_gates
             or entry.status.attempted.next_retry_at
-            or correctable_job(entry.status, entry.spec)
+            or self._features.await_moment(entry)
         ):
             self.context.schedule.changed(entry.key, Change.GATE)
 

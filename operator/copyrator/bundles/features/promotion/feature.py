@@ -23,12 +23,11 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
-from copyrator.bundles.features.approval.record import next_check
 from copyrator.bundles.features.promotion.attestations import AttestationLookup, AttesterReader
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
-from copyrator.bundles.gates.gate import Candidate, Findings, Occasion
+from copyrator.bundles.gates.gate import Candidate, Findings, Occasion, next_verdict_change
 from copyrator.bundles.gates.links import Link, Named, edges
 from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.inputs.reader import ReferenceReader
@@ -76,7 +75,7 @@ class PromotionFeature(Feature):
             status = entry.status
             if PROMOTION_GATE not in status.open_gates or status.ready_reason in PAUSES:
                 continue
-            if (judge_at := next_check(status)) is not None:
+            if (judge_at := next_verdict_change(status.gates)) is not None:
                 remaining = max(remaining, (judge_at - now).total_seconds())
         self.context.metrics.soak_remaining_seconds.set(remaining)
 

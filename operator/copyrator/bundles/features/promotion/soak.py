@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import (
     ConditionType,
@@ -118,10 +117,8 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
         yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
-    if status.part(AsApprovedStatus).is_different:
-        yield _Break(
-            f"{status.part(AsApprovedStatus).version} wasn't deployed as approved", withdraws=True
-        )
+    if status.condition(ConditionType.AS_APPROVED).is_false:
+        yield _Break(f"{status.attempted.version} wasn't deployed as approved", withdraws=True)
     if status.condition(ConditionType.DRIFTED).is_true:
         yield _Break("objects of the release drifted", withdraws=True)
     if status.condition(ConditionType.HEALTHY).is_false:

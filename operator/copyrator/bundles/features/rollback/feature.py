@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionType
+from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.bundles.bundle import BundleEntry
@@ -30,6 +33,16 @@ class RollbackFeature(Feature):
     def wants(self, entry: BundleEntry, spec: BundleSpec) -> object:
         """The pin, and the digests that aren't chosen."""
         return entry.status.part(PinStatus), spec.part(RollbackSpec)
+
+    def is_told(
+        self,
+        condition: ConditionType,  # noqa: ARG002
+        reason: AnyReason,
+        before: BundleStatus,  # noqa: ARG002
+        status: BundleStatus,  # noqa: ARG002
+    ) -> bool:
+        """By the Event when the annotation was seen."""
+        return reason in (BundleReason.PINNED, BundleReason.PIN_REFUSED)
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where a version was pinned or unpinned, or the annotation is refused."""

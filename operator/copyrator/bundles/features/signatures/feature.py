@@ -92,14 +92,14 @@ class SignaturesFeature(Feature):
         return Signed(self._judge(registry, candidate.digest, asked)) if asked else None
 
     def recheck(
-        self, registry: Registry, digest: str, plan: str, found: Findings
+        self, registry: Registry, digest: str, awaited: str, found: Findings
     ) -> Rechecked | None:
         """The verdicts on the three versions, by the present requirements."""
         if (asked := found.of(Asked)) is None:
             return None
         there = registry.entry.status.deployed
         verdicts = {
-            one: self._judge(registry, one, asked) for one in (there.digest, digest, plan) if one
+            one: self._judge(registry, one, asked) for one in (there.digest, digest, awaited) if one
         }
         if there.digest and there.reference != registry.spec.reference:
             verdicts[there.digest] = unavailable(
@@ -107,7 +107,7 @@ class SignaturesFeature(Feature):
             )
         records = {one: verification(asked, one, verdict) for one, verdict in verdicts.items()}
         judged = Verifications(records.get(there.digest or ""), records.get(digest))
-        return Rechecked(GATE.name, verdicts.get(plan, PASSED), judged)
+        return Rechecked(GATE.name, verdicts.get(awaited, PASSED), judged)
 
     def _judge(self, registry: Registry, digest: str, asked: Asked) -> Verdict:
         if asked.blocked is not None:

@@ -13,13 +13,11 @@ from tests.conditions import conditions
 from tests.replacing import replace
 from tests.status_fields import changed
 
-from copyrator.api.approval import AsApprovedStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
-from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
@@ -193,11 +191,7 @@ def test_time_alone_writes_nothing() -> None:
             "the release wasn't healthy",
         ),
         (
-            lambda b: b.write(
-                as_approved=AsApprovedStatus(
-                    reason=StoredReason.DEPLOYED_DIFFERENTLY, version="1.1.0"
-                )
-            ),
+            lambda b: b.condition("AsApproved", "False"),
             [("1.1.0", None, False)],
             "1.1.0 wasn't deployed as approved",
         ),
@@ -240,7 +234,8 @@ def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) 
         lambda b: b.ready("ValuesMissing"),
         lambda b: b.ready("Suspended"),
         lambda b: b.ready("InvalidSpec"),
-        lambda b: b.write(as_approved=AsApprovedStatus(reason=StoredReason.UNREADABLE)),
+        lambda b: b.condition("AsApproved", "Unknown"),
+        lambda b: b.condition("AsApproved", "True"),
         lambda b: b.pin("1.1.0"),
         lambda b: b.pin("1.2.0"),
         lambda b: b.write(pin=PinStatus(requested="none")),

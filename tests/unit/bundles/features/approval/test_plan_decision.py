@@ -20,7 +20,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.record import PlanPurpose
+from copyrator.bundles.features.approval.record import DEPLOY
 from copyrator.bundles.identity import hash_of
 
 
@@ -161,9 +161,7 @@ def test_a_plan_that_is_being_deployed_can_be_rejected_for_its_retry_but_not_app
     )
     approving = named(approved_plan="id-1", approved_by="ann")
     assert plan_decision.record_decision(after, approving, LATER) is after
-    again = plan_record.record_plan(after, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
-        PlanStatus
-    )
+    again = plan_record.record_plan(after, DEPLOY, TARGET, "shop-plan-2", NOW).part(PlanStatus)
     assert (again.approved, again.rejections) == (ApprovedPlan(), 1)
 
 
@@ -176,15 +174,11 @@ def test_a_plan_of_what_was_rejected_waits_for_a_decision_though_it_has_no_risk(
         mode is ApprovalMode.ON_RISK
     )
     rejected = plan_decision.record_decision(status, named(rejected_plan="id-1"), NOW)
-    again = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
-        PlanStatus
-    )
+    again = plan_record.record_plan(rejected, DEPLOY, TARGET, "shop-plan-2", NOW).part(PlanStatus)
     again = replace(again, outcome="Planned", id="id-2", bound=True, enforced=True)
     assert not approval.passes(again, ApprovalSpec(mode))
     other = replace(TARGET, digest="sha256:c")
-    newer = plan_record.record_plan(rejected, PlanPurpose.DEPLOY, other, "shop-plan-2", NOW).part(
-        PlanStatus
-    )
+    newer = plan_record.record_plan(rejected, DEPLOY, other, "shop-plan-2", NOW).part(PlanStatus)
     newer = replace(newer, outcome="Planned", id="id-2", bound=True, enforced=True)
     assert approval.passes(newer, ApprovalSpec(mode)) is (mode is ApprovalMode.ON_RISK)
     approving = named(approved_plan="id-2", approved_by="ann")

@@ -12,7 +12,6 @@ from tests.unit.bundles.plan_samples import (
     DELETE,
     MADE_OF,
     NOW,
-    PLANNED,
     RECREATE,
     RETRY,
     TARGET,
@@ -32,26 +31,23 @@ from copyrator.api.bundle_status import (
     MissingPermission,
     Outcome,
 )
-from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, Baseline, OperationCounts, PreviewPlan
+from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, OperationCounts
 from copyrator.api.records import Packed
 from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Inexact, Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose
-from copyrator.bundles.gates.gate import PlanTarget
+from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
+from copyrator.bundles.features.drift.record import CHECK
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
     failed = with_plan(
         outcome="Failed", failures=2, interruptions=1, number=7, approved=ApprovedPlan(id="x")
     )
-    again = plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).part(
-        PlanStatus
-    )
+    again = plan_record.record_plan(failed, DEPLOY, TARGET, "shop-plan-8", NOW).part(PlanStatus)
     assert again == PlanStatus(
         **MADE_OF,
         job="shop-plan-8",
@@ -63,11 +59,11 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         approved=ApprovedPlan(id="x"),
     )
     tried = replace(failed, attempted=Attempted(attempt=3))
-    assert plan_record.record_plan(tried, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW).part(
+    assert plan_record.record_plan(tried, DEPLOY, TARGET, "shop-plan-8", NOW).part(
         PlanStatus
     ) == replace(again, attempt=3)
     other = plan_record.record_plan(
-        failed, PlanPurpose.DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
+        failed, DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
     ).part(PlanStatus)
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.interruptions is None
@@ -75,12 +71,10 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
         status = failed.with_part(replace(failed.part(PlanStatus), **counted))
-        plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, target, "shop-plan-8", NOW).part(
-            PlanStatus
-        )
+        plan = plan_record.record_plan(status, DEPLOY, target, "shop-plan-8", NOW).part(PlanStatus)
         assert {name: getattr(plan, name) for name in counted} == counted
     assert (
-        plan_record.record_plan(BundleStatus(), PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
+        plan_record.record_plan(BundleStatus(), DEPLOY, TARGET, "shop-plan-1", NOW)
         .part(PlanStatus)
         .number
         == 1
@@ -90,7 +84,7 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
 def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
     def plan_with(pinned: str | None) -> BundleStatus:
         status = BundleStatus().with_part(PinStatus(digest=pinned))
-        return plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW)
+        return plan_record.record_plan(status, DEPLOY, TARGET, "shop-plan-1", NOW)
 
     of_pin, free = plan_with(TARGET.digest), plan_with(None)
     assert (of_pin.part(PlanStatus).pinned, free.part(PlanStatus).pinned) == (True, None)
@@ -111,15 +105,15 @@ def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
 def test_each_plan_of_each_bundle_has_a_job_of_its_own() -> None:
     names = [
         purpose.job_of(bundle, uid, number)
-        for purpose in PlanPurpose
+        for purpose in (DEPLOY, PREVIEW, CHECK)
         for bundle in ("shop", "api")
         for uid in ("1", "2")
         for number in (1, 2)
     ]
     assert len(set(names)) == len(names)
-    assert PlanPurpose.DEPLOY.job_of("shop", "1", 1).startswith("shop-plan-")
-    assert PlanPurpose.PREVIEW.job_of("shop", "1", 1).startswith("shop-plan-")
-    assert PlanPurpose.CHECK.job_of("shop", "1", 1).startswith("shop-drift-")
+    assert DEPLOY.job_of("shop", "1", 1).startswith("shop-plan-")
+    assert PREVIEW.job_of("shop", "1", 1).startswith("shop-plan-")
+    assert CHECK.job_of("shop", "1", 1).startswith("shop-drift-")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +151,7 @@ def test_a_plan_is_waited_for_since_it_was_made() -> None:
 def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
     lacks = (MissingPermission(verbs=("create",), resource="pods", namespace="prod"),)
     status = BundleStatus(attempted=Attempted(attempt=1, outcome=Outcome.FAILED, missing=lacks))
-    plan = plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-1", NOW).part(
-        PlanStatus
-    )
+    plan = plan_record.record_plan(status, DEPLOY, TARGET, "shop-plan-1", NOW).part(PlanStatus)
     assert plan.missing == lacks
 
 
@@ -168,9 +160,9 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
     before: int | None, seconds: int | None
 ) -> None:
     status = with_plan(outcome="Running", failures=before)
-    plan = plan_record.record_failure(
-        status, PlanPurpose.DEPLOY, PlanFault("broken"), RETRY, NOW
-    ).part(PlanStatus)
+    plan = plan_record.record_failure(status, DEPLOY, PlanFault("broken"), RETRY, NOW).part(
+        PlanStatus
+    )
     due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
     assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
     assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
@@ -179,8 +171,8 @@ def test_a_failed_plan_is_made_again_a_limited_number_of_times(
 def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
     def fail(status: BundleStatus, reason: str) -> BundleStatus:
         fault = PlanFault("no", reason)
-        failed = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW)
-        return plan_record.record_plan(failed, PlanPurpose.DEPLOY, TARGET, "shop-plan-8", NOW)
+        failed = plan_record.record_failure(status, DEPLOY, fault, RETRY, NOW)
+        return plan_record.record_plan(failed, DEPLOY, TARGET, "shop-plan-8", NOW)
 
     status = with_plan(outcome="Running")
     for number in range(1, RETRY.limit + 3):
@@ -196,22 +188,18 @@ def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
             None,
         )
     fault = PlanFault("no", "ClusterUnreachable")
-    away = plan_record.record_failure(status, PlanPurpose.DEPLOY, fault, RETRY, NOW).part(
-        PlanStatus
-    )
+    away = plan_record.record_failure(status, DEPLOY, fault, RETRY, NOW).part(PlanStatus)
     assert (away.failures, away.interruptions) == (RETRY.limit, 1)
     assert away.next_retry_at == format_time(NOW + timedelta(seconds=RETRY.backoff))
-    last = plan_record.record_failure(status, PlanPurpose.DEPLOY, PlanFault("no"), RETRY, NOW).part(
-        PlanStatus
-    )
+    last = plan_record.record_failure(status, DEPLOY, PlanFault("no"), RETRY, NOW).part(PlanStatus)
     assert (last.failures, last.next_retry_at) == (RETRY.limit + 1, None)
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.set_message(with_plan(), PlanPurpose.DEPLOY, "blocked")
+    status = plan_record.set_message(with_plan(), DEPLOY, "blocked")
     assert status == with_plan(message="blocked")
-    assert plan_record.set_message(status, PlanPurpose.DEPLOY, "blocked") is status
-    assert plan_record.set_message(status, PlanPurpose.DEPLOY, None) == with_plan()
+    assert plan_record.set_message(status, DEPLOY, "blocked") is status
+    assert plan_record.set_message(status, DEPLOY, None) == with_plan()
 
 
 def test_a_plan_says_what_it_does() -> None:
@@ -472,14 +460,12 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
     )
     status = replace(with_plan(approved=approved), attempted=attempted)
     plan = plan_record.record_plan(
-        status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=requested
+        status, DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=requested
     ).part(PlanStatus)
     assert plan.approved == (approved if holds else ApprovedPlan())
     if not requested:
         assert (
-            plan_record.record_plan(status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW).part(
-                PlanStatus
-            )
+            plan_record.record_plan(status, DEPLOY, TARGET, "shop-plan-2", NOW).part(PlanStatus)
             == plan
         )
 
@@ -487,61 +473,9 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
 def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
     status = with_plan(approved=ApprovedPlan(id="id-1"))
     plan = plan_record.record_plan(
-        status, PlanPurpose.DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=True
+        status, DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=True
     ).part(PlanStatus)
     assert plan.approved == ApprovedPlan(id="id-1")
-
-
-@pytest.mark.parametrize(
-    ("plan", "attempted", "jobs"),
-    [
-        (PLANNED, Attempted(), {"shop-plan-1"}),
-        (replace(PLANNED, outcome="Running"), Attempted(), {"shop-plan-1"}),
-        (replace(PLANNED, outcome="Failed"), Attempted(job="d", plan_job="shop-plan-1"), set()),
-        (
-            replace(PLANNED, approved=ApprovedPlan(job="shop-plan-0")),
-            Attempted(outcome="Running", job="shop-deploy-1", plan_job="shop-plan-x"),
-            {"shop-plan-0", "shop-plan-1", "shop-deploy-1", "shop-plan-x"},
-        ),
-    ],
-)
-def test_secrets_are_kept_for_the_jobs_that_need_them(
-    plan: PlanStatus, attempted: Attempted, jobs: set[str]
-) -> None:
-    status = BundleStatus(attempted=attempted).with_part(plan).with_part(Baseline(job="base"))
-    assert set(plan_record.needed_jobs(status)) - {None} == jobs | {"base"}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "jobs"), [("Running", {"preview", "check", "found"}), ("Planned", {"found"})]
-)
-def test_secrets_of_previews_and_checks_are_kept_while_they_run(
-    outcome: str, jobs: set[str]
-) -> None:
-    status = (
-        BundleStatus()
-        .with_part(PreviewPlan(job="preview", outcome=outcome))
-        .with_part(DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"))
-    )
-    assert set(plan_record.needed_jobs(status)) - {None} == jobs
-
-
-@pytest.mark.parametrize(
-    ("status", "since"),
-    [
-        (BundleStatus(), False),
-        (with_plan(made_at=format_time(NOW)), True),
-        (with_plan(made_at=format_time(NOW - timedelta(seconds=1))), False),
-        (with_plan(started_at=format_time(NOW)), True),
-        (with_plan(started_at=format_time(NOW), made_at="2026-01-01T00:00:00Z"), False),
-        (BundleStatus().with_part(PreviewPlan(made_at=format_time(NOW))), True),
-        (BundleStatus().with_part(PreviewPlan(started_at=format_time(NOW))), True),
-        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), True),
-        (BundleStatus(attempted=Attempted(finished_at="2026-01-01T00:00:00Z")), False),
-    ],
-)
-def test_what_ended_lately_may_have_left_secrets(status: BundleStatus, since: bool) -> None:
-    assert plan_record.has_ended_since(status, NOW) is since
 
 
 def test_what_a_chart_does_every_time_is_not_risky() -> None:

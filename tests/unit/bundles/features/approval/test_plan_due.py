@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import (
@@ -15,11 +17,20 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.approval import ApprovalMode, PlanStatus
-from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.gates.gate import (
+    Candidate,
+    Facts,
+    Findings,
+    Occasion,
+    judge,
+    next_verdict_change,
+    record_verdicts,
+)
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
 
@@ -142,14 +153,11 @@ def test_a_plan_ends_with_its_approval_when_its_version_is_skipped_or_left(
     assert plan_record.withdraw_plan(again, skipped).part(PlanStatus).rejections == 5
 
 
-def test_the_next_check_is_when_a_failed_plan_or_a_gate_is_due() -> None:
-    waits = GateStatus(name="x", state=GateState.WAITING, until=format_time(LATER))
-    failed = with_plan(outcome="Failed", next_retry_at=format_time(NOW))
-    assert plan_record.next_check(BundleStatus()) is None
-    assert plan_record.next_check(BundleStatus(gates=(waits,))) == LATER
-    assert plan_record.next_check(replace(failed, gates=(waits,))) == LATER, (
-        "no deploy waits for it"
-    )
-    approval = replace(waits, name="approval", until=None)
-    assert plan_record.next_check(replace(failed, gates=(approval, waits))) == NOW
-    assert plan_record.next_check(with_plan(next_retry_at=format_time(NOW))) is None
+def test_a_failed_plan_is_made_again_when_the_verdict_of_the_gate_changes() -> None:
+    failed = with_plan(outcome="Failed", next_retry_at=format_time(LATER))
+    facts = Facts(failed, Occasion.NEW_DIGEST, findings=Findings((TARGET,)))
+    candidate = Candidate(TARGET.version, TARGET.digest)
+    judged = judge([approval.GATE], spec(), candidate, facts, NOW)
+    assert next_verdict_change(record_verdicts(judged)) == LATER
+    assert not plan_record.must_plan(failed, TARGET, LATER - timedelta(seconds=1))
+    assert plan_record.must_plan(failed, TARGET, LATER)

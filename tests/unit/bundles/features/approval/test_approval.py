@@ -17,12 +17,13 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval.gates import GATE, passes, summary
+from copyrator.bundles.features.approval.record import PlanTarget
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Occasion,
-    PlanTarget,
     Refused,
     Verdict,
     Waiting,
@@ -35,7 +36,7 @@ def judged(
     occasion: Occasion = Occasion.NEW_DIGEST,
     target: PlanTarget = TARGET,
 ) -> Verdict:
-    facts = Facts(status, occasion, target)
+    facts = Facts(status, occasion, findings=Findings((target,)))
     return GATE.judge(spec(mode), Candidate("1.1", "sha256:b"), facts, NOW)
 
 
@@ -190,7 +191,10 @@ def test_where_bound_plans_are_required_no_other_is_deployed_whoever_approves_it
     asked = replace(spec(mode).part(ApprovalSpec), must_be_bound=True)
     required = spec(mode).with_part(asked)
     verdict = GATE.judge(
-        required, Candidate("1.1", "sha256:b"), Facts(status, Occasion.NEW_DIGEST, TARGET), NOW
+        required,
+        Candidate("1.1", "sha256:b"),
+        Facts(status, Occasion.NEW_DIGEST, findings=Findings((TARGET,))),
+        NOW,
     )
 
     assert passes(status.part(PlanStatus), asked) is (verdict == PASSED)
@@ -220,7 +224,7 @@ def test_without_retries_one_change_is_too_many() -> None:
     once = replace(spec(), retry=Retry(limit=0, backoff=30))
     for interruptions, verdict in ((None, PLANNING), (0, PLANNING), (1, UNSTABLE)):
         status = BundleStatus(attempted=replace(CHANGED, interruptions=interruptions))
-        facts = Facts(status, Occasion.NEW_DIGEST, TARGET)
+        facts = Facts(status, Occasion.NEW_DIGEST, findings=Findings((TARGET,)))
         assert GATE.judge(once, Candidate("1.1", "sha256:b"), facts, NOW) == verdict
 
 
@@ -269,7 +273,7 @@ def test_a_suspended_bundle_is_not_said_to_be_planned_unless_it_is(
     status: BundleStatus, verdict: Verdict
 ) -> None:
     candidate = Candidate("1.1", "sha256:b")
-    facts = Facts(status, Occasion.NEW_DIGEST, TARGET)
+    facts = Facts(status, Occasion.NEW_DIGEST, findings=Findings((TARGET,)))
     assert GATE.judge(spec(suspend=True), candidate, facts, NOW) == verdict
 
 

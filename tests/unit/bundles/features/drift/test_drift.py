@@ -38,7 +38,7 @@ from copyrator.bundles.features.approval.operations import (
     Plan,
     read_operation,
 )
-from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.drift.record import (
     AT_ONCE,
@@ -259,7 +259,7 @@ def test_who_is_checked(asked: BundleSpec, based: bool, wanted: datetime | None)
 
 
 def check_fails(what: BundleStatus) -> BundleStatus:
-    what = plan_record.record_failure(what, PlanPurpose.CHECK, PlanFault("no"), Retry(), NOW)
+    what = plan_record.record_failure(what, drift_record.CHECK, PlanFault("no"), Retry(), NOW)
     return drift_record.set_unknown(what, "PlanFailed", "no")
 
 
@@ -278,7 +278,7 @@ def test_a_baseline_that_is_made_late_is_unproven(
     deployed: datetime, unproven: bool | None
 ) -> None:
     what = status(deployed=replace(THERE, time=format_time(deployed)), baseline=Baseline())
-    what = plan_record.record_plan(what, PlanPurpose.CHECK, TARGET, "check-2", NOW)
+    what = plan_record.record_plan(what, drift_record.CHECK, TARGET, "check-2", NOW)
     what = drift_record.set_baseline(
         drift_record.record_check_result(
             what, replace(PLAN, seal="seal-2"), NOW + HOUR, bound=False
@@ -622,7 +622,7 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
 
 
 def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
-    what = plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "check-2", NOW)
+    what = plan_record.record_plan(status(), drift_record.CHECK, TARGET, "check-2", NOW)
     running = DriftCheck(
         **MADE_OF,
         job="check-2",
@@ -633,15 +633,15 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
     )
     assert what == status(drift=replace(FOUND, check=running))
     assert (
-        plan_record.record_plan(BundleStatus(), PlanPurpose.CHECK, TARGET, "check-1", NOW)
+        plan_record.record_plan(BundleStatus(), drift_record.CHECK, TARGET, "check-1", NOW)
         .part(DriftStatus)
         .check.number
         == 1
     )
 
-    waits = plan_record.set_message(what, PlanPurpose.CHECK, "no node")
+    waits = plan_record.set_message(what, drift_record.CHECK, "no node")
     assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
-    assert plan_record.set_message(waits, PlanPurpose.CHECK, None) == what
+    assert plan_record.set_message(waits, drift_record.CHECK, None) == what
 
     said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
     made = drift_record.record_check_result(
@@ -670,11 +670,11 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 
 
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
-    begun = plan_record.record_plan(status(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
+    begun = plan_record.record_plan(status(), DEPLOY, TARGET, "plan-1", NOW)
     rendered = replace(PLAN, plan=replace(PLAN.plan, render="1" * 64))
     plan = plan_record.record_result(begun, rendered, spec(), NOW).part(PlanStatus)
     check = drift_record.record_check_result(
-        plan_record.record_plan(status(), PlanPurpose.CHECK, TARGET, "c", NOW),
+        plan_record.record_plan(status(), drift_record.CHECK, TARGET, "c", NOW),
         rendered,
         NOW,
         bound=False,

@@ -17,13 +17,13 @@ from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.operations import Inexact, Plan
 from copyrator.bundles.features.approval.record import (
+    PREVIEW,
     PlanFault,
-    PlanPurpose,
     PlanResult,
+    PlanTarget,
     PreviewRequest,
+    requested_plan,
 )
-from copyrator.bundles.gates.gate import PlanTarget
-from copyrator.bundles.requests import requested_plan
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))
@@ -53,7 +53,7 @@ FOUND = PlanTarget(version="1.2.0", digest="sha256:c", values_hash="v", spec_has
 
 def begun(status: BundleStatus = BEFORE) -> BundleStatus:
     status = plan_record.request_preview(status, REQUEST)
-    return plan_record.record_plan(status, PlanPurpose.PREVIEW, FOUND, "job", NOW)
+    return plan_record.record_plan(status, PREVIEW, FOUND, "job", NOW)
 
 
 def test_a_preview_is_recorded_beside_the_plan() -> None:
@@ -78,7 +78,7 @@ def made(*operations: Any, **more: Any) -> PlanResult:
 
 
 def test_a_preview_says_what_it_does_for_a_day() -> None:
-    running = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
+    running = plan_record.set_message(begun(), PREVIEW, "blocked")
     what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
     status = plan_record.record_preview_result(running, what, NOW)
     found = status.part(PreviewPlan)
@@ -144,7 +144,7 @@ def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
 
 
 def preview_fails(status: BundleStatus) -> BundleStatus:
-    return plan_record.record_failure(status, PlanPurpose.PREVIEW, PlanFault("no"), Retry(), NOW)
+    return plan_record.record_failure(status, PREVIEW, PlanFault("no"), Retry(), NOW)
 
 
 def test_a_failed_preview_keeps_what_it_is_of() -> None:
@@ -159,9 +159,7 @@ def test_numbers_are_never_used_again() -> None:
 
 
 def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.set_message(begun(), PlanPurpose.PREVIEW, "blocked")
+    status = plan_record.set_message(begun(), PREVIEW, "blocked")
     assert status.part(PreviewPlan).message == "blocked"
-    assert plan_record.set_message(status, PlanPurpose.PREVIEW, "blocked") is status
-    assert (
-        plan_record.set_message(status, PlanPurpose.PREVIEW, None).part(PreviewPlan).message is None
-    )
+    assert plan_record.set_message(status, PREVIEW, "blocked") is status
+    assert plan_record.set_message(status, PREVIEW, None).part(PreviewPlan).message is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,9 +25,12 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.deploy_plans import find_required
+from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
@@ -36,11 +39,21 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.features.approval.record import PlanFault, PlanPurpose, PlanResult
+from copyrator.bundles.features.approval.record import (
+    DEPLOY,
+    PlanFault,
+    PlanResult,
+    PlanTarget,
+    requested_plan,
+)
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.memory import Memories
 from copyrator.bundles.requests import acknowledge
 from copyrator.bundles.version.resolve import Resolution
+
+if TYPE_CHECKING:
+    from copyrator.bundles.context import Context
 
 LINES = (
     "create ::ConfigMap:a",
@@ -60,6 +73,9 @@ ENDINGS = [
     (Outcome.INTERRUPTED, BundleReason.PLAN_FAILED),
 ]
 POOL = tuple(one for one in map(read_operation, LINES) if one is not None)
+
+
+FEATURES = Features([ApprovalFeature(cast("Context", None))], Memories())
 
 
 class Simulation:
@@ -197,7 +213,7 @@ class Simulation:
     def plan_fails(self, reason: BundleReason) -> None:
         spec = self.read()
         self.status = plan_record.record_failure(
-            self.status, PlanPurpose.DEPLOY, PlanFault("no", reason), spec.retry, self.now
+            self.status, DEPLOY, PlanFault("no", reason), spec.retry, self.now
         )
         self.visit()
 
@@ -223,7 +239,7 @@ class Simulation:
                 break
         else:
             raise AssertionError("it never comes to rest")
-        kept = plan_record.needed_jobs(self.status)
+        kept = FEATURES.needed_jobs(self.entry(), self.status)
         self.stored = {job: plan for job, plan in self.stored.items() if job in kept}
 
     def step(self) -> bool:
@@ -232,20 +248,20 @@ class Simulation:
         status = self.observed(entry)
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
-        moment = MomentGates((approval.GATE,))
+        moment = MomentGates((approval.GATE,), features=FEATURES)
         case = decide_deploy(entry, spec, resolution, values, status, moment=moment, now=self.now)
         status = record_resolution(case, self.now, Gates())
         if case.deploys:
             self.begin(case, status)
             return False
-        if case.target is not None and (case.must_plan or entry.plan_request is not None):
+        if (target := find_required(replace(case, status=status))) is not None:
             job = f"plan-{(entry.status.part(PlanStatus).number or 0) + 1}"
             is_requested = entry.request is not None
             status = plan_record.record_plan(
-                status, PlanPurpose.DEPLOY, case.target, job, self.now, is_requested=is_requested
+                status, DEPLOY, target, job, self.now, is_requested=is_requested
             )
-            if entry.plan_request is not None:
-                status = status.with_part(PlanRequests(last_handled_plan=entry.plan_request))
+            if (request := requested_plan(entry.annotations, entry.status)) is not None:
+                status = status.with_part(PlanRequests(last_handled_plan=request))
             self.status = status
             return False
         if not spec.suspend and case.held is None and entry.request is not None:
@@ -273,10 +289,9 @@ class Simulation:
         status = state.begin(status, case.wanted, self.now)
         if case.spec.uses(ApprovalSpec):
             self.check(case)
-            status = plan_decision.use_plan(status)
         else:
-            status = status.with_part(status.part(PlanStatus).remove_plan())
             self.holding.clear()
+        status = FEATURES.begun(replace(case, status=status), is_correction=False)
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))
         self.status = replace(status, force_update=0)
@@ -284,8 +299,9 @@ class Simulation:
     def check(self, case: Case) -> None:
         """What begins now was approved, or needs no approval."""
         plan, mode = case.status.part(PlanStatus), case.spec.part(ApprovalSpec).mode
-        assert case.target is not None
-        assert made_of(plan) == made_of(case.target)
+        target = case.findings.of(PlanTarget)
+        assert target is not None
+        assert made_of(plan) == made_of(target)
         assert plan.revision is not None
         assert plan.job in self.stored
         assert plan.decision != "Rejected"

@@ -26,7 +26,7 @@ from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.record import PlanPurpose
+from copyrator.bundles.features.approval.record import DEPLOY
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")
@@ -160,14 +160,12 @@ class World:
             yield "the deploy fails", replace(self, status=failed)
         if not plan_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
             number = (status.part(PlanStatus).number or 0) + 1
-            begun = plan_record.record_plan(
-                status, PlanPurpose.DEPLOY, target, f"plan-{number}", NOW
-            )
+            begun = plan_record.record_plan(status, DEPLOY, target, f"plan-{number}", NOW)
             yield "begins a plan", replace(self, status=begun)
             return
         yield "observes", replace(self, status=status)
         refreshed = plan_record.record_plan(
-            status, PlanPurpose.DEPLOY, target, f"plan-{status.part(PlanStatus).number}-again", NOW
+            status, DEPLOY, target, f"plan-{status.part(PlanStatus).number}-again", NOW
         )
         if (status.part(PlanStatus).number or 0) < 3:
             yield "plans again, as an editor asks", replace(self, status=refreshed)
@@ -203,7 +201,7 @@ DEPTH = 8 if LONG else 6
 def test_a_rejected_plan_is_never_deployed_unless_somebody_who_may_decides_so(
     mode: ApprovalMode,
 ) -> None:
-    begun = plan_record.record_plan(BundleStatus(), PlanPurpose.DEPLOY, TARGET, "plan-1", NOW)
+    begun = plan_record.record_plan(BundleStatus(), DEPLOY, TARGET, "plan-1", NOW)
     worlds: dict[Any, tuple[World, tuple[str, ...]]] = {}
     for act, world in World(mode, begun).operator():
         assert world is not None

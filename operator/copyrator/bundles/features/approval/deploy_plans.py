@@ -1,0 +1,213 @@
+"""The plans of next deploys: they are begun, read, and decided on by users."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.approval import ApprovalSpec, PlanStatus
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.plan_status import Baseline, PlanRequests, PreviewPlan
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.deciding import Proposal
+from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine.feature import Observed
+from copyrator.bundles.features.approval.gates import (
+    has_new_decision,
+    record_decision,
+    record_planning,
+)
+from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.jobs import EDITED
+from copyrator.bundles.features.approval.machine import (
+    PlanMachine,
+    PlanMemory,
+    PlanParts,
+    PlanTask,
+)
+from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.record import (
+    APPROVAL,
+    DEPLOY,
+    PlanFault,
+    PlanResult,
+    PlanTarget,
+    must_plan,
+    record_result,
+    requested_plan,
+    with_record,
+    without_unstable_file,
+)
+from copyrator.bundles.jobs.job import is_made_of
+from copyrator.bundles.jobs.rights import list_missing
+from copyrator.bundles.jobs.sealed import InputsStore
+from copyrator.bundles.step import AT_ONCE, Step
+
+Judge = Callable[[PlanTask, BundleStatus, PlanResult], Awaitable[BundleStatus]]
+"""Returns the status with what a plan that was read says beside its record."""
+
+
+@dataclass(slots=True)
+class DeployPlanMemory(PlanMemory):
+    """The plan of the next deploy."""
+
+    values_of: str | None = None
+    """The failed plan's Job whose values are deleted once its outcome is in the status."""
+
+
+class DeployPlans(PlanMachine):
+    """Makes the plans of the next deploys of all Bundles."""
+
+    purpose = DEPLOY
+    memory = DeployPlanMemory
+
+    def __init__(
+        self,
+        parts: PlanParts,
+        *,
+        permissions: PermissionRecorder,
+        enforcement: EnforcementReviewer,
+        inputs: InputsStore,
+        secrets: SecretTidier,
+    ) -> None:
+        super().__init__(parts)
+        self._permissions = permissions
+        self._enforcement = enforcement
+        self._inputs = inputs
+        self._secrets = secrets
+        self.judges: list[Judge] = []
+        """Are asked about each plan that was made, in this order."""
+
+    async def progress(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
+        """The status with the progress of the plan and a user's decision; the caller writes it.
+
+        None where neither changed: most reconciles don't even parse the status. And when to look
+        again.
+
+        Raises:
+            ApiError: the plan's Job, pods or log can't be read now.
+        """
+        task = self.task(entry, spec)
+        again = await self._tidy(task)
+        has_turn = self.queue.has_turn(task.ticket)
+        status, due, is_running = entry.status, again, task.record.is_running
+        is_decided = has_new_decision(status, entry.annotations)
+        if not (is_running or is_decided or has_turn):
+            return Observed(due=due)
+        # One that was made of something else is replaced by another plan.
+        if is_running and is_made_of(status.part(PlanStatus), entry, spec):
+            status, due = await self.observe(task)
+            due = min(filter(None, (due, again)), default=None)
+        status = record_decision(status, entry.annotations, self.context.clock())
+        if status is entry.status and not has_turn:
+            return Observed(due=due)
+        self.poll_states.decide_again(entry.key, spec.interval)
+        return Observed(status, due)
+
+    async def begin_required(
+        self,
+        proposal: Proposal,
+        verdict: ReadyCondition,
+        find_account: Callable[[], Awaitable[Step | None]],
+    ) -> Step | None:
+        """Record a plan where the gate or a user requires one; None where it can't be begun yet."""
+        entry, status = proposal.entry, proposal.status
+        target = find_required(proposal)
+        if target is None:
+            self.skip(entry.key)
+            return None
+        if (missing := await find_account()) is not None:
+            return missing
+        step = self.begin(self.task(entry, proposal.spec), status, target)
+        if step is None or step.status is None:
+            return None
+        status = record_planning(step.status)
+        if (request := requested_plan(entry.annotations, entry.status)) is not None:
+            status = status.with_part(PlanRequests(last_handled_plan=request))
+        return replace(step, status=status, ready=verdict)
+
+    def is_job_created(self, entry: BundleEntry, status: BundleStatus) -> bool:
+        """Whether the Job of the running plan in the status was created."""
+        plan = status.part(PlanStatus)
+        return plan.is_running and self.remembered(entry.key).begun == plan.number
+
+    async def _tidy(self, task: PlanTask) -> datetime | None:
+        """Delete Secrets of plans that aren't needed any more; returns when to try again.
+
+        Those of a failed plan are deleted once its message is in the status: until then the message
+        may have to be determined again, without their contents.
+        """
+        entry, spec = task.entry, task.spec
+        memory = self.context.memories.of(entry.key, DeployPlanMemory)
+        if memory.values_of is not None and not task.record.is_running:
+            await self.seals.remove_job(entry, memory.values_of)
+            memory.values_of = None
+        plan, preview = task.record, entry.status.part(PreviewPlan)
+        ends = (one.made_at or one.started_at for one in (plan, preview))
+        may_have = spec.uses(ApprovalSpec) or preview.outcome is not None
+        return await self._secrets.tidy(entry, spec, *ends, may_have=may_have)
+
+    def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
+        """Of a fault the next reconcile reports, if need be."""
+        return Step(task.entry, due=(None if fault is None else AT_ONCE,))
+
+    def created(self, task: PlanTask) -> BundleStatus:
+        """Nothing keeps it from being made any more."""
+        return task.set_message(None)
+
+    def refuse_job(self, task: PlanTask, fault: PlanFault) -> BundleStatus:
+        """Where the values were edited, another plan replaces it."""
+        return task.set_message(None) if fault is EDITED else self.fail(task, fault)
+
+    def fail(self, task: PlanTask, why: PlanFault) -> BundleStatus:
+        """The status where no plan could be made, with the permissions that were missing."""
+        status = super().fail(task, why)
+        memory = self.context.memories.of(task.entry.key, DeployPlanMemory)
+        memory.values_of = task.record.job  # deleted once this is written
+        if why.denied:
+            self._permissions.ask_without_plan(task.entry, task.spec, why)
+            status = with_record(status, DEPLOY, missing=list_missing(why.denied))
+        return status
+
+    async def record_result(self, task: PlanTask, plan: Plan) -> BundleStatus:
+        """The status with a plan that was made, and what follows from it."""
+        entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
+        plan = without_unstable_file(status, status.part(PlanStatus), plan)
+        seal = await self.seals.plans.store(entry, job, plan.text)
+        missing = await self.jobs.missing_namespace(spec)
+        is_missing = missing is not None
+        self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
+        result = PlanResult(
+            plan,
+            missing,
+            seal,
+            approved=await self.seals.plans.find(entry, status.part(PlanStatus).approved),
+            baseline=await self.seals.plans.find(entry, status.part(Baseline)),
+        )
+        enforcement = await self._enforcement.of(spec, result.operations)
+        result = replace(result, unenforced=enforcement.reason)
+        if spec.auto_rollback and enforcement.is_enforced:
+            withheld = (await self.seals.plans.find_rollback_hooks(entry)).unknown
+            result = replace(result, rollback_withheld=withheld)
+        status = record_result(status, result, spec, self.context.clock())
+        changed, unknown = await self._inputs.find_changes(entry, status)
+        status = with_record(status, DEPLOY, changed=changed, change_unknown=unknown or None)
+        await self.seals.remove_values(entry, job)
+        self.context.memories.of(entry.key, DeployPlanMemory).values_of = None
+        for judge in self.judges:
+            status = await judge(task, status, result)
+        return status
+
+
+def find_required(proposal: Proposal) -> PlanTarget | None:
+    """What is planned now, as the gate waits for it, or a user requests it; None: nothing. Pure."""
+    target = proposal.findings.of(PlanTarget)
+    if target is None or requested_plan(proposal.entry.annotations, proposal.entry.status):
+        return target
+    is_asked = any(one.gate == APPROVAL and one.objects for one in proposal.results)
+    is_open = is_asked and not proposal.spec.suspend
+    return target if is_open and must_plan(proposal.status, target, proposal.now) else None

@@ -1,0 +1,1 @@
+"""``spec.greeting``: each release greets its guests with what a ConfigMap says."""

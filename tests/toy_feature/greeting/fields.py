@@ -1,0 +1,68 @@
+"""``spec.greeting`` and ``status.greeting``, the reasons and the condition. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Self
+
+from copyrator.api.bundle_refs import BUNDLE_REF, named
+from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.keys import BundleKey
+from copyrator.api.reasons import INFO, NOTHING, SUCCESS, WARNING, Reason
+from copyrator.api.records import Record
+from copyrator.api.schema import items
+from copyrator.api.texts import OBJECT_NAME
+
+ANN_GREET = "operator.werf.dev/greet"
+"""On a Bundle: any new value has the registry asked, and greets once more."""
+
+
+class GreetingSpec(Part):
+    """How guests are greeted."""
+
+    FIELD: ClassVar[str] = "greeting"
+
+    config_map: Annotated[str, OBJECT_NAME]
+    """ConfigMap in the Bundle's namespace: `words` greets, the tags in `unwelcome` aren't
+    deployed, and while there is a key `closed` nothing is."""
+    after: Annotated[tuple[Annotated[BundleKey, BUNDLE_REF], ...], items(5)] = ()
+    """Bundles that have to greet before this one."""
+
+    def fit(self, spec: BundleSpec) -> Self:
+        """The same with whole keys."""
+        own = BundleKey(spec.namespace, spec.name)
+        return type(self)(self.config_map, named(self.after, own, "after"))
+
+
+class GreetingStatus(Record, frozen=True):
+    """Who was greeted."""
+
+    FIELD: ClassVar[str] = "greeting"
+
+    asked: str | None = None
+    """The value of the annotation that was taken last."""
+    closed: bool | None = None
+    """True while the house is closed."""
+    judged: str | None = None
+    """resourceVersion of the ConfigMap by which what is deployed was judged."""
+    welcome: bool | None = None
+    """Whether its version is welcome."""
+    digest: str | None = None
+    """The digest that greets."""
+
+
+class GreetingReason(Reason):
+    """Reasons of the gates, the condition and Events."""
+
+    GREETED = ("Greeted", "greeting", SUCCESS, "the release greets its guests", NOTHING)
+    SPEECHLESS = ("Speechless", "greeting", INFO, "nothing says how to greet", "write `words`")
+    UNWELCOME = ("Unwelcome", "greeting", WARNING, "the tag is unwelcome", "push another one")
+    CLOSED = ("Closed", "greeting", INFO, "nobody is let in", "remove the key `closed`")
+    FAREWELL = ("Farewell", "greeting", INFO, "the Bundle is being deleted", NOTHING)
+
+
+class GreetingCondition(StrEnum):
+    """The condition."""
+
+    GREETED = "Greeted"
+    """Whether guests are greeted; only with ``spec.greeting``."""
