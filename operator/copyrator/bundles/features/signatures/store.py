@@ -48,6 +48,8 @@ RETRY: Final = 15.0
 """Seconds after which a policy that can't be read or watched is read again."""
 UNREAD_RETRY: Final = 2.0
 """The same before it was read for the first time."""
+NAMED_REPOSITORIES: Final = 10_000
+"""Repositories of which it is kept whether the policy concerns them."""
 _POLICY: Final = LocalObjectRef(CONFIG_MAP)
 
 
@@ -73,6 +75,8 @@ class TrustStore:
         self._keys: KeyReader[Requirement] = KeyReader(references, "signers")
         self._on_policy = on_policy
         self._policy = NO_POLICY
+        self._named: dict[tuple[str, str], bool] = {}
+        """Whether it concerns a registry's repository."""
         self.ready = False
         """Whether the policy was read; until then nothing may be decided."""
         self._required: _Required = {}
@@ -96,7 +100,16 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        return spec.uses(SignaturesSpec) or self._policy.concerns(spec)
+        return spec.uses(SignaturesSpec) or self._names(spec)
+
+    def _names(self, spec: BundleSpec) -> bool:
+        """Whether the policy concerns a Bundle's repository: matching all globs takes long."""
+        where = spec.registry, spec.repo
+        if (found := self._named.get(where)) is None:
+            if len(self._named) >= NAMED_REPOSITORIES:
+                self._named.clear()
+            found = self._named[where] = self._policy.concerns(spec)
+        return found
 
     @property
     def has_policy(self) -> bool:
@@ -217,6 +230,7 @@ class TrustStore:
             found = f"{count(len(policy.entries), 'entry', 'entries')}, default {policy.default}"
             log.info("the signature policy is in force: %s", found)
         before, self._policy, self._required = self._policy, policy, required
+        self._named.clear()
         self._on_policy()
         for entry in self._context.bundles:
             spec = entry.spec
