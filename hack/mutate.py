@@ -165,22 +165,18 @@ def _forget_what_is_gone() -> None:
             copy.unlink()
 
 
-def module(package: str) -> str:
-    """The name by which Python knows a package."""
-    return f"copyrator.{package.replace('/', '.')}"
-
-
 def patterns(package: str, only: str) -> list[str]:
     """Patterns of mutants' names, of the package's functions that fit one of these globs."""
+    module = f"copyrator.{package}"
     if only == "*":
-        return [f"{module(package)}.*"]
+        return [f"{module}.*"]
     found = []
     for glob in only.split():
         place, _, function = glob.rpartition(".")
         outer, _, owner = f".{place}".rpartition(".")  # where the function is a method
         found += [
-            f"{module(package)}.{place}.x[_ǁ]{function}__mutmut_*",
-            f"{module(package)}{outer}.xǁ{owner}ǁ{function}__mutmut_*",
+            f"{module}.{place}.x[_ǁ]{function}__mutmut_*",
+            f"{module}{outer}.xǁ{owner}ǁ{function}__mutmut_*",
         ]
     return found
 

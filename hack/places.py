@@ -46,7 +46,8 @@ EVENT_SOURCES = (
     "controller",  # handlers, pushes, answers of registries
     "reconciler",  # the due times of steps
     "patches",  # what the answer to a write means for other Bundles
-    "polling",  # pushes
+    "polling",  # is told what is stale
+    "pushes",
     "client",  # the watch of Jobs
     "jobs",  # logs of plans that were read
     "queue",  # slots for plans

@@ -1,5 +1,8 @@
 """The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import yaml
 
 from demo.objects import Manifest, condition, describe
@@ -7,6 +10,8 @@ from demo.screen import Rows
 from demo.stage import APPS, REPOSITORY, Stage
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, StepFailed, stays, until
+
+T = TypeVar("T")
 
 NAME = "hello"
 PRODUCTION = "hello-production"
@@ -105,16 +110,11 @@ def let_wait(stage: Stage, version: str) -> Manifest:
     stage.types(_merge("{approval: {mode: Always}}"))
     _push(stage, version)
 
-    def look() -> Manifest:
-        bundle = _bundle(stage)
-        waits = condition(bundle, "UpdatePending")
-        if waits.get("reason") != "AwaitingApproval":
-            raise NotYet(f"UpdatePending says {waits.get('reason')}: {waits.get('message')}")
-        return bundle
+    def look(bundle: Manifest) -> Manifest | None:
+        waits = condition(bundle, "UpdatePending").get("reason") == "AwaitingApproval"
+        return bundle["status"]["plan"] if waits else None
 
-    bundle = until(look, what=f"{version} to be planned")
-    plan: Manifest = bundle["status"]["plan"]
-    return plan
+    return until_bundle(stage, NAME, look, f"{version} to be planned")
 
 
 def approve(stage: Stage) -> Rows:
@@ -167,14 +167,11 @@ def ask_for_signatures(stage: Stage) -> Rows:
     )
     _push(stage, "1.0.4")
 
-    def look() -> str:
-        rejected = _bundle(stage)["status"].get("available", {}).get("rejected", ())
-        found = {one["version"]: str(one["reason"]) for one in rejected}
-        if "1.0.4" not in found:
-            raise NotYet(f"passed over are {found or 'no versions'}")
-        return found["1.0.4"]
+    def look(bundle: Manifest) -> str | None:
+        rejected = bundle["status"].get("available", {}).get("rejected", ())
+        return {one["version"]: str(one["reason"]) for one in rejected}.get("1.0.4")
 
-    reason = until(look, what="1.0.4 to be passed over")
+    reason = until_bundle(stage, NAME, look, "1.0.4 to be passed over")
     if (shown := _shown(stage)) != "1.0.3":
         msg = f"nobody has signed 1.0.4, but {shown} is deployed"
         raise StepFailed(msg)
@@ -196,13 +193,12 @@ def freeze(stage: Stage) -> Rows:
     _push(stage, "1.0.5")
     _sign(stage, "1.0.5")
 
-    def look() -> tuple[str, ...]:
-        for gate in _bundle(stage)["status"].get("gates", ()):
-            if gate.get("reason") == "Frozen":
-                return gate["name"], gate["reason"], gate["until"], _shown(stage)
-        raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
+    def look(bundle: Manifest) -> Manifest | None:
+        gates = bundle["status"].get("gates", ())
+        return next((gate for gate in gates if gate.get("reason") == "Frozen"), None)
 
-    row = until(look, what="1.0.5 to wait")
+    gate = until_bundle(stage, NAME, look, "1.0.5 to wait")
+    row = (gate["name"], gate["reason"], gate["until"], _shown(stage))
     stage.types(f"copyrator thaw -n {APPS}")
     _wait_deployed(stage, "1.0.5")
     heads = ("GATE", "REASON", "UNTIL", "MEANWHILE", "THAWED")
@@ -224,12 +220,17 @@ def promote(stage: Stage) -> Rows:
     promoteFrom: {{bundles: [{{name: {NAME}}}], soak: {SOAK}}}"
 """.rstrip()
     )
-    reason, end = until(lambda: _waits(stage), what=f"{PRODUCTION} to wait")
-    bundle = until(lambda: _deployed(stage), what=f"{PRODUCTION} to be deployed")
+
+    def look(bundle: Manifest) -> Manifest | None:
+        gates = bundle.get("status", {}).get("gates", ())
+        return next((gate for gate in gates if gate.get("until")), None)
+
+    gate = until_bundle(stage, PRODUCTION, look, f"{PRODUCTION} to wait")
+    bundle = until_bundle(stage, PRODUCTION, deployed, f"{PRODUCTION} to be deployed")
     began = str(bundle["status"]["attempted"]["startedAt"])
     there = bundle["status"]["deployed"]["version"]
     heads = ("WAITED FOR", "SOAK ENDED", "DEPLOY BEGAN", "IN PRODUCTION")
-    return Rows(heads, [(reason, end, began, there)])
+    return Rows(heads, [(gate["reason"], gate["until"], began, there)])
 
 
 def remove(stage: Stage) -> str:
@@ -268,13 +269,30 @@ def _merge(spec: str) -> str:
     return f"kubectl -n {APPS} patch bndl {NAME} --type=merge --patch '\n  spec: {spec}'"
 
 
+def until_bundle(stage: Stage, name: str, look: Callable[[Manifest], T | None], what: str) -> T:
+    """Wait until there is something to see of a Bundle; what was seen."""
+
+    def seen() -> T:
+        bundle = stage.objects.get("bundles", name, APPS) or {}
+        if (found := look(bundle)) is None:
+            raise NotYet(f"the Bundle reports {describe(bundle)}")
+        return found
+
+    return until(seen, what=what)
+
+
+def deployed(bundle: Manifest) -> Manifest | None:
+    """The Bundle, if it is Ready because it is deployed."""
+    return bundle if condition(bundle, "Ready").get("reason") == "Deployed" else None
+
+
 def _bundle(stage: Stage) -> Manifest:
     return stage.objects.get("bundles", NAME, APPS) or {}
 
 
 def _release(stage: Stage) -> dict[str, str]:
-    deployed = stage.objects.get("configmaps", NAME, APPS) or {}
-    data: dict[str, str] = deployed.get("data", {})
+    found = stage.objects.get("configmaps", NAME, APPS) or {}
+    data: dict[str, str] = found.get("data", {})
     return data
 
 
@@ -302,7 +320,7 @@ def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows
         return bundle
 
     bundle = until(look, what=f"version {version} to be deployed")
-    deployed = bundle["status"].get("deploy", {})
+    target = bundle["status"].get("deploy", {})
     release = _release(stage)
     return Rows(
         ("BUNDLE", "READY", "TAG", "DIGEST", "IN THE CLUSTER"),
@@ -310,30 +328,12 @@ def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows
             (
                 f"{APPS}/{NAME}",
                 condition(bundle, "Ready").get("reason", ""),
-                str(deployed.get("version", "")),
-                str(deployed.get("digest", ""))[:15],
+                str(target.get("version", "")),
+                str(target.get("digest", ""))[:15],
                 f"{release.get('greeting', '')} {release.get('version', '')}",
             )
         ],
     )
-
-
-def _waits(stage: Stage) -> tuple[str, str]:
-    for gate in _promoted(stage).get("status", {}).get("gates", ()):
-        if gate.get("until"):
-            return gate["reason"], gate["until"]
-    raise NotYet(f"the Bundle reports {describe(_promoted(stage))}")
-
-
-def _deployed(stage: Stage) -> Manifest:
-    bundle = _promoted(stage)
-    if condition(bundle, "Ready").get("reason") != "Deployed":
-        raise NotYet(f"the Bundle reports {describe(bundle)}")
-    return bundle
-
-
-def _promoted(stage: Stage) -> Manifest:
-    return stage.objects.get("bundles", PRODUCTION, APPS) or {}
 
 
 CHAPTER = Chapter(

@@ -1,12 +1,12 @@
 """Two clusters on screen (CLUSTERS=2): a promotion by evidence in the registry, a pulled Secret."""
 
 from demo import setting_up
-from demo.objects import Manifest, condition, describe
+from demo.bundles import deployed, until_bundle
+from demo.objects import Manifest, condition
 from demo.rules import wait_copies
 from demo.screen import Rows
 from demo.stage import APPS, HOME, REPOSITORY, Stage
 from demo.steps import Chapter, Step
-from demo.waiting import NotYet, until
 from localcluster.signing import new_key, private_key, public_key
 
 NAME = "site"
@@ -39,13 +39,12 @@ def wait_for_evidence(stage: Stage) -> Rows:
         ),
     )
 
-    def look() -> Rows:
-        ready = condition(_bundle(stage), "Ready")
-        if ready.get("reason") != "NotPromoted":
-            raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
-        return Rows(("BUNDLE", "READY", "WHY"), [(NAME, ready["reason"], ready["message"])])
+    def look(bundle: Manifest) -> Manifest | None:
+        ready = condition(bundle, "Ready")
+        return ready if ready.get("reason") == "NotPromoted" else None
 
-    return until(look, what=f"{VERSION} to wait for staging")
+    ready = until_bundle(stage, NAME, look, f"{VERSION} to wait for staging")
+    return Rows(("BUNDLE", "READY", "WHY"), [(NAME, ready["reason"], ready["message"])])
 
 
 def attest(stage: Stage) -> Rows:
@@ -58,32 +57,22 @@ def attest(stage: Stage) -> Rows:
         )
     )
 
-    def look() -> Rows:
-        records = _bundle(staging).get("status", {}).get("attest", ())
-        if [one["state"] for one in records] != ["Attested"]:
-            raise NotYet(f"attested is {records}; the Bundle reports {describe(_bundle(staging))}")
-        (one,) = records
-        row = (one["digest"][:15], one["state"], str(one["seconds"]), one["issuedAt"])
-        return Rows(("DIGEST", "STATE", "SECONDS", "ISSUED AT"), [row])
+    def look(bundle: Manifest) -> Manifest | None:
+        records = bundle.get("status", {}).get("attest", ())
+        return records[0] if [one["state"] for one in records] == ["Attested"] else None
 
-    return until(look, what=f"{VERSION} to be attested in staging")
+    one = until_bundle(staging, NAME, look, f"{VERSION} to be attested in staging")
+    row = (one["digest"][:15], one["state"], str(one["seconds"]), one["issuedAt"])
+    return Rows(("DIGEST", "STATE", "SECONDS", "ISSUED AT"), [row])
 
 
 def promote(stage: Stage) -> Rows:
     """Wait for the deploy here."""
-
-    def look() -> Rows:
-        bundle = _bundle(stage)
-        ready = condition(bundle, "Ready").get("reason", "")
-        if ready != "Deployed":
-            raise NotYet(f"the Bundle reports {describe(bundle)}")
-        deployed = bundle["status"]["deployed"]
-        row = (NAME, ready, str(deployed["version"]), str(deployed["digest"])[:15])
-        return Rows(("BUNDLE", "READY", "TAG", "DIGEST"), [row])
-
-    shown = until(look, what=f"{VERSION} to be deployed here")
+    bundle = until_bundle(stage, NAME, deployed, f"{VERSION} to be deployed here")
     stage.types(f"copyrator attest show --insecure $COPYRATOR_REGISTRY/{REPOSITORY}:{VERSION}")
-    return shown
+    there = bundle["status"]["deployed"]
+    row = (NAME, "Deployed", str(there["version"]), str(there["digest"])[:15])
+    return Rows(("BUNDLE", "READY", "TAG", "DIGEST"), [row])
 
 
 def pull(stage: Stage) -> Rows:
@@ -145,10 +134,6 @@ def _apply_bundle(part: str) -> str:
     version: 2.0.*
     {part}
 \""""
-
-
-def _bundle(stage: Stage) -> Manifest:
-    return stage.objects.get("bundles", NAME, APPS) or {}
 
 
 def _wait_copies(stage: Stage) -> Rows:

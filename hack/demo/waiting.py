@@ -4,17 +4,17 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from localcluster.waiting import eventually
+
 T = TypeVar("T")
 
-PAUSE = 0.05
-"""Seconds between the first looks: below what a reader notices."""
+PAUSE = 0.1
+"""Seconds between looks: below what a reader notices."""
 SECONDS = 60.0
 """Deadline of each step: far more than it takes, so that only what is broken fails."""
-LONGEST = 0.25
-"""Between later ones, which are a tenth of the time waited: not to load the machine."""
 
 
-class NotYet(Exception):  # noqa: N818 - it is a state of affairs, not an error
+class NotYet(AssertionError):  # noqa: N818 - it is a state of affairs, not an error
     """What was looked for isn't there yet; the text says what stands there instead."""
 
 
@@ -27,22 +27,17 @@ def until(look: Callable[[], T], *, what: str, seconds: float = SECONDS) -> T:
 
     Args:
         look: returns the state that was waited for, or raises NotYet.
-        what: the awaited state, to be read after "waited for".
+        what: the awaited state, for the message.
         seconds: the deadline, in seconds from now.
 
     Raises:
         StepFailed: the deadline passed; the text has the last NotYet's.
     """
-    began = time.monotonic()
-    while True:
-        try:
-            return look()
-        except NotYet as seen:
-            waited = time.monotonic() - began
-            if waited >= seconds:
-                msg = f"waited {seconds:.0f} s for {what}; last observed: {seen}"
-                raise StepFailed(msg) from None
-        time.sleep(min(max(PAUSE, waited / 10), LONGEST))
+    try:
+        (seen,) = eventually(lambda: (look(),), what, seconds, PAUSE)
+    except TimeoutError as error:
+        raise StepFailed(str(error)) from None
+    return seen
 
 
 def stays(look: Callable[[], T], *, seconds: float) -> T:
@@ -52,4 +47,4 @@ def stays(look: Callable[[], T], *, seconds: float) -> T:
         seen = look()
         if time.monotonic() >= deadline:
             return seen
-        time.sleep(LONGEST)
+        time.sleep(PAUSE)

@@ -8,13 +8,14 @@ from typing import Any
 from hostile import texts
 from hostile.bad import BUNDLES, CONFIG_MAPS, SECRETS, Bad, Places, data_object, metadata
 from hostile.contents import CHARTS, PUBLIC_KEY, SIGNED
+from hostile.registry import KINDS
 
 
 def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
     """A Bundle on the hostile registry."""
     content = {
         "registry": places.registry,
-        "repo": f"{random.choice(KINDS_OF_REPOSITORY)}/app",
+        "repo": f"{random.choice(KINDS)}/app",
         "version": random.choice(("latest", "*", "*", ">=0.1 <2", "1.*")),
         "insecure": True,
         "interval": "10s",
@@ -27,18 +28,10 @@ def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
     return Bad(BUNDLES, where, name, {"metadata": marks, "spec": content}, status)
 
 
-KINDS_OF_REPOSITORY = (
-    *("pages", "endless", "many", "digits", "deep", "zipped", "huge", "slow", "stalls"),
-    *("hosts", "circle", "astray", "realm", "loopback", "tokens", "later", "headers", "junk"),
-    *("moved", "quoted", "signed", "charts"),
-)
-"""What registry.py does, by the first part of a repository's path."""
-
-
 def on_bad_registry(random: Random, places: Places, name: str) -> Bad:
     """The registry is what is hostile."""
-    number = int(name.rpartition("-")[2]) % len(KINDS_OF_REPOSITORY)
-    kind = KINDS_OF_REPOSITORY[number]
+    number = int(name.rpartition("-")[2]) % len(KINDS)
+    kind = KINDS[number]
     return _bundle(random, places, name, repo=f"{kind}/app{random.randrange(3)}")
 
 

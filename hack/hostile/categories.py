@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from hostile import bundles, generated, others, rules
+from hostile import bundles, generated, others, registry, rules
 from hostile.bad import Bad, Places
 
 Make = Callable[[Random, Places, str], Bad]
@@ -56,7 +56,7 @@ CATEGORIES: dict[str, Category] = {
         Category("jobs", others.jobs, 8, 2),
         Category("pods", others.pods, 4),
         Category("namespaces", others.namespaces, 1),
-        Category("registry", bundles.on_bad_registry, 2 * len(bundles.KINDS_OF_REPOSITORY), 6),
+        Category("registry", bundles.on_bad_registry, 2 * len(registry.KINDS), 6),
         Category("bundles", bundles.specs, 8),
         Category("values", bundles.values, 8),
         Category("large", bundles.of_values, 3),

@@ -61,11 +61,6 @@ class Registry:
         """Another origin, which nothing but the redirects of `moved` leads to."""
         self.asked: Counter[str] = Counter()
         self._numbers = itertools.count(1)
-        self._kinds: dict[str, Answer] = {
-            name.removeprefix("_serve_"): getattr(self, name)
-            for name in dir(self)
-            if name.startswith("_serve_")
-        }
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -75,7 +70,8 @@ class Registry:
         if request.host == self.other and (kind != "moved" or "Authorization" in request.headers):
             self.asked[STRAYED] += 1
         try:
-            return await self._kinds.get(kind, self._serve_good)(request)
+            answer: Answer = getattr(self, f"_serve_{kind}", self._serve_good)
+            return await answer(request)
         except ConnectionError:  # the client has seen enough
             return web.Response()
 
@@ -258,6 +254,14 @@ class Registry:
         if number % 5 == 4:
             return web.Response(body=b'{"token":"x","expires_in":' + b"9" * 5_000 + b"}")
         return web.json_response(bodies[number % len(bodies)])
+
+
+KINDS = tuple(
+    name.removeprefix("_serve_")
+    for name in vars(Registry)
+    if name.startswith("_serve_") and name not in ("_serve_good", "_serve_token")
+)
+"""The first parts of the paths of its bad repositories."""
 
 
 def _challenged(challenge: str) -> web.Response:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.processes import MARKER, NODE_NAME
+from localcluster.processes import NODE_NAME
 from localcluster.state import ClusterState, Layout
 
 SERVICE_CIDR = "10.0.0.0/24"
@@ -75,11 +75,6 @@ def listeners(*, registry: bool) -> list[str]:
     """The names of the ports that a cluster needs."""
     names = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
     return [*names, "registry"] if registry else names
-
-
-def environment(layout: Layout, component: Component) -> dict[str, str]:
-    """All of a component's environment: the caller's, the component's, and our marker."""
-    return {**os.environ, **component.environment, MARKER: str(layout.root)}
 
 
 def _etcd(plan: Plan) -> Component:

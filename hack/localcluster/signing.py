@@ -67,17 +67,32 @@ def private_key(key: PrivateKeyTypes) -> str:
 
 def sign(key: Key, registry: str, repo: str, digest: str, *, signed: str | None = None) -> None:
     """Add a signature of cosign 2; with ``signed`` it is that digest's, copied over."""
-    identity = {"docker-reference": f"{registry}/{repo}"}
+    payload = _json(claims(f"{registry}/{repo}", signed or digest))
+    signature = key.sign(payload, ec.ECDSA(hashes.SHA256()))
+    add_payload(Repository(registry, repo), digest, payload, signature)
+
+
+def claims(reference: str, digest: str) -> dict[str, Any]:
+    """What cosign 2 signs."""
     critical = {
-        "identity": identity,
-        "image": {"docker-manifest-digest": signed or digest},
+        "identity": {"docker-reference": reference},
+        "image": {"docker-manifest-digest": digest},
         "type": "cosign container image signature",
     }
-    payload = _json({"critical": critical, "optional": None})
-    signature = base64.b64encode(key.sign(payload, ec.ECDSA(hashes.SHA256()))).decode()
+    return {"critical": critical, "optional": None}
+
+
+def add_payload(
+    repository: Repository,
+    digest: str,
+    payload: bytes,
+    signature: bytes,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Add a payload with its signature, and further annotations, to the tag of a digest."""
     layer = descriptor(PAYLOAD_TYPE, payload)
-    layer["annotations"] = {"dev.cosignproject.cosign/signature": signature}
-    repository = Repository(registry, repo)
+    encoded = base64.b64encode(signature).decode()
+    layer["annotations"] = {"dev.cosignproject.cosign/signature": encoded, **more}
     tag = f"{fallback_tag(digest)}.sig"
     before = repository.get(tag)
     config = _json({"architecture": "", "os": "", "rootfs": {"type": "layers", "diff_ids": []}})

@@ -1,10 +1,10 @@
 """What a cluster's directory holds, and the file that says which processes are its."""
 
-import json
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from localcluster.errors import LocalClusterError
 from localcluster.paths import Below
@@ -108,7 +108,7 @@ class ClusterState:
     def save(self, path: Path) -> None:
         """Write the file in one step, so that a reader never sees half of it."""
         draft = _draft(path)
-        draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
         draft.replace(path)
 
     @classmethod
@@ -119,18 +119,14 @@ class ClusterState:
             LocalClusterError: the file can't be read.
         """
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            processes = content.pop("processes")
-            loaded = cls(**content)
-            loaded.processes = {name: ProcessId(**entry) for name, entry in processes.items()}
+            return msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:
             return None
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except msgspec.DecodeError as error:
             raise LocalClusterError(
                 f"{path} can't be read: {error!r}.",
                 f"Was it written by another version? Remove {path.parent} if nothing of it runs.",
             ) from error
-        return loaded
 
 
 def _draft(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """Starts, watches and stops the processes of one cluster, and records each as it is started."""
 
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from localcluster import processes
-from localcluster.components import Component, Plan, environment
+from localcluster.components import Component, Plan
 from localcluster.errors import ComponentFailedError, PortTakenError
-from localcluster.processes import ProcessId
+from localcluster.processes import MARKER, ProcessId
 from localcluster.state import Layout
 
 READY_SECONDS = 120.0
@@ -41,11 +42,10 @@ class Supervisor:
             return
         component = self.plan.component(name)
         layout = self.plan.layout
+        environment = {**os.environ, **component.environment, MARKER: str(layout.root)}
         with processes.unbroken():
             try:
-                process = processes.spawn(
-                    component.command, environment(layout, component), self.log(name)
-                )
+                process = processes.spawn(component.command, environment, self.log(name))
             except OSError as error:
                 raise ComponentFailedError(
                     f"{name} can't be started: {error}.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,16 +12,14 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from localcluster.bundle import MANIFEST_TYPE, descriptor
-from localcluster.repository import Stored, fallback_tag
-from localcluster.signing import PAYLOAD_TYPE, PREDICATE, envelop, statement
+from localcluster.repository import Stored
+from localcluster.signing import PREDICATE, add_payload, claims, envelop, statement
 from signatures import cosign
 from signatures.chains import Holder
 from signatures.forged_cosign import ATTESTED, SIGNED, attach
 from signatures.material import Workshop
 from signatures.registries import WITH, WITHOUT
 
-SIGNATURE = "dev.cosignproject.cosign/signature"
 CERTIFICATE = "dev.sigstore.cosign/certificate"
 _OTHER_DIGEST = "0" * 64
 
@@ -169,21 +166,10 @@ def _payload(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     repository, artifact = shop.artifact(case, WITHOUT)
-    critical = {
-        "identity": {"docker-reference": "example.com/app"},
-        "image": {"docker-manifest-digest": artifact.digest},
-        "type": "cosign container image signature",
-    }
-    body = {"critical": critical, "optional": None}
+    body = claims("example.com/app", artifact.digest)
     change(body)
     payload = json.dumps(body).encode()
-    for blob in (payload, b"{}"):
-        repository.upload(blob)
-    layer = descriptor(PAYLOAD_TYPE, payload)
-    layer["annotations"] = {SIGNATURE: base64.b64encode(sign(key, payload)).decode(), **more}
-    config = descriptor("application/vnd.oci.image.config.v1+json", b"{}")
-    manifest = {"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": [layer]}
-    repository.put(manifest, f"{fallback_tag(artifact.digest)}.sig")
+    add_payload(repository, artifact.digest, payload, sign(key, payload), more)
     shop.add(case, f"A payload by hand: {text}.", repository, artifact, [f"key {kind}"])
 
 

@@ -24,5 +24,6 @@ Known differences from a real node:
 - There are no Events: what a pod waits for stands in the state of its first container that waits.
 - Of the conditions of pods and of the Node there is Ready alone, and a pod has no address.
 - When the node starts anew, all pods that had begun have failed, whatever their restart policy.
-- Probes, lifecycle hooks and exec are not supported. A native sidecar has started once it runs.
+- Probes, lifecycle hooks, exec and a deadline of the pod itself are not supported; a Job's is. A
+  native sidecar has started once it runs.
 """

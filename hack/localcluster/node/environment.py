@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .sources import Data, MissingReference, Ref, content
+from .sources import MissingReference, Sources
 
 
 @dataclass(slots=True)
@@ -30,30 +30,15 @@ class Environment:
             self.secret.add(name)
 
 
-def references(container: Mapping[str, Any]) -> Iterator[Ref]:
-    """The ConfigMaps and Secrets that a container's variables come from."""
-    for group in container.get("envFrom") or []:
-        if "configMapRef" in group:
-            yield Ref("ConfigMap", group["configMapRef"]["name"])
-        if "secretRef" in group:
-            yield Ref("Secret", group["secretRef"]["name"])
-    for variable in container.get("env") or []:
-        origin = variable.get("valueFrom") or {}
-        if "configMapKeyRef" in origin:
-            yield Ref("ConfigMap", origin["configMapKeyRef"]["name"])
-        if "secretKeyRef" in origin:
-            yield Ref("Secret", origin["secretKeyRef"]["name"])
-
-
-def resolve(
-    container: Mapping[str, Any], pod: Mapping[str, Any], data: Data, given: Mapping[str, str]
+async def resolve(
+    container: Mapping[str, Any], pod: Mapping[str, Any], sources: Sources, given: Mapping[str, str]
 ) -> Environment:
     """Resolve a container's variables.
 
     Args:
         container: its spec.
         pod: the pod, for fieldRef.
-        data: contents of what `references` names.
+        sources: ConfigMaps and Secrets.
         given: variables that the node sets; the container's own win over them.
 
     Raises:
@@ -65,19 +50,19 @@ def resolve(
             if member not in group:
                 continue
             origin = group[member]
-            ref = Ref("Secret" if kind == "Secret" else "ConfigMap", origin["name"])
-            values = content(data, ref, optional=bool(origin.get("optional")))
+            optional = bool(origin.get("optional"))
+            values = await sources.content(kind, origin["name"], optional=optional)
             for key, value in values.items():
                 if "=" not in key:
                     name = group.get("prefix", "") + key
                     result.put(name, _text(value), secret=kind == "Secret")
     for variable in container.get("env") or []:
-        _add(result, variable, pod, data)
+        await _add(result, variable, pod, sources)
     return result
 
 
-def _add(
-    result: Environment, variable: Mapping[str, Any], pod: Mapping[str, Any], data: Data
+async def _add(
+    result: Environment, variable: Mapping[str, Any], pod: Mapping[str, Any], sources: Sources
 ) -> None:
     name, origin = variable["name"], variable.get("valueFrom")
     if not origin:
@@ -91,9 +76,8 @@ def _add(
         if member not in origin:
             continue
         source = origin[member]
-        ref = Ref("Secret" if kind == "Secret" else "ConfigMap", source["name"])
         optional = bool(source.get("optional"))
-        values = content(data, ref, optional=optional)
+        values = await sources.content(kind, source["name"], optional=optional)
         if source["key"] in values:
             result.put(name, _text(values[source["key"]]), secret=kind == "Secret")
         elif not optional:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from .api import Api
 from .stand_in import StandIn
-from .volumes import TokenSpec
 
 Object = Mapping[str, Any]
 OWN_VARIABLES = "variables.json"
@@ -63,7 +62,7 @@ class Host:
             "KUBERNETES_SERVICE_PORT_HTTPS": port,
         }
 
-    async def token(self, pod: Object, spec: TokenSpec) -> str:
+    async def token(self, pod: Object, audience: str | None) -> str:
         """Ask for a token of the pod's service account, bound to the pod.
 
         Raises:
@@ -80,8 +79,8 @@ class Host:
                 "uid": metadata["uid"],
             },
         }
-        if spec.audience:
-            wanted["audiences"] = [spec.audience]
+        if audience:
+            wanted["audiences"] = [audience]
         path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
         answer = await self.api.request("POST", path, body)

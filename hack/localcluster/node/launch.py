@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import environment, kubeconfig, mounts, processes, sources, stand_in, volumes
+from . import environment, kubeconfig, mounts, processes, stand_in, volumes
 from .host import Host
 from .mounts import CannotCreate, inside
+from .sources import MissingReference, Sources
 
 Object = Mapping[str, Any]
 
@@ -41,27 +43,14 @@ async def write_volumes(host: Host, pod: Object) -> None:
         MissingReference: something that a volume needs isn't there yet.
         ApiError: the API server refused or is away.
     """
-    specs = pod["spec"].get("volumes") or []
-    namespace = pod["metadata"]["namespace"]
-    refs = [ref for volume in specs for ref in volumes.references(volume)]
-    data = await sources.fetch(host.api, namespace, refs)
-    for volume in specs:
-        directory = host.pod_dir(pod) / "volumes" / volume["name"]
-        if volumes.has_files(volume):
-            issued = {spec: await host.token(pod, spec) for spec in volumes.tokens(volume)}
-            try:
-                content = volumes.files(volume, pod, data, issued)
-            except sources.MissingReference as missing:
-                words = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}'
-                raise sources.MissingReference(words) from None
-            volumes.write(directory, content)
-        elif "emptyDir" in volume:
-            # Of one in memory, too: that, and a limit, would need rights.
-            directory.mkdir(parents=True, exist_ok=True)
-        else:
-            kind = next((key for key in volume if key != "name"), "nothing")
-            words = f"a process node has no volumes of the kind {kind}"
-            raise sources.MissingReference(words)
+    own = Sources(host.api, pod["metadata"]["namespace"])
+    for volume in pod["spec"].get("volumes") or []:
+        try:
+            content = await volumes.files(volume, pod, own, partial(host.token, pod))
+        except MissingReference as missing:
+            words = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}'
+            raise MissingReference(words) from None
+        volumes.write(host.pod_dir(pod) / "volumes" / volume["name"], content)
 
 
 async def prepare(host: Host, pod: Object, container: Object) -> Launch:
@@ -84,9 +73,8 @@ async def prepare(host: Host, pod: Object, container: Object) -> Launch:
         "HOSTNAME": str(pod["metadata"]["name"]),
         **host.service_variables(),
     }
-    namespace = pod["metadata"]["namespace"]
-    data = await sources.fetch(host.api, namespace, environment.references(container))
-    resolved = environment.resolve(container, pod, data, given)
+    own = Sources(host.api, pod["metadata"]["namespace"])
+    resolved = await environment.resolve(container, pod, own, given)
     view = mounts.lay_out(container, pod, pod_dir)
     words = [*container["command"], *(container.get("args") or [])]
     # Expand before rewriting, so that a path from a variable is mapped exactly once.

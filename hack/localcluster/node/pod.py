@@ -7,7 +7,6 @@ import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from . import container, launch, processes, status
@@ -22,14 +21,11 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 _RETRY = 1.0
-"""Seconds between looks for a missing ConfigMap or Secret."""
+"""Seconds between looks for a missing ConfigMap or Secret, and requests that fail."""
 _LOOK = 0.05
 """Seconds between looks whether a sidecar has started."""
 _BACKOFF = 10.0
 """Seconds before a container is started for the third time and on; a kubelet doubles them."""
-_DEADLINE = Verdict(
-    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-)
 
 
 class Pod:
@@ -53,15 +49,14 @@ class Pod:
             [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
             status.now(),
         )
+        self._changed = asyncio.Event()
         share = container.POD_MESSAGE_BYTES // len(self.state.all)
         self._containers = {
-            c.name: Container(c, self._dir, share, self._touch) for c in self.state.all
+            c.name: Container(c, self._dir, share, self._changed.set) for c in self.state.all
         }
         self._written: Object = {}
-        self._changed = asyncio.Event()
         self._deleted = asyncio.Event()
         self._grace = float(spec.get("terminationGracePeriodSeconds", 30))
-        self._reporting = asyncio.Lock()
         metadata = body["metadata"]
         self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
 
@@ -95,7 +90,9 @@ class Pod:
                 reporter.cancel()
                 await asyncio.gather(reporter, return_exceptions=True)
             await self._persist(self._report)
-        self.clear(self._dir)
+        # What its containers saw, Secrets among it; their output stays.
+        for part in ("root", "volumes", "termination", "kubeconfig"):
+            shutil.rmtree(self._dir / part, ignore_errors=True)
         await self._deleted.wait()
         await self._persist(self._remove)
 
@@ -103,12 +100,6 @@ class Pod:
         """End all processes at short notice, for a node that stops; says nothing to anybody."""
         self._grace = min(self._grace, 2.0)
         await self._stop_containers()
-
-    @staticmethod
-    def clear(directory: Path) -> None:
-        """Remove what a pod's containers saw, Secrets among it; their output stays."""
-        for part in ("root", "volumes", "termination", "kubeconfig"):
-            shutil.rmtree(directory / part, ignore_errors=True)
 
     # Life
 
@@ -119,9 +110,7 @@ class Pod:
         life = asyncio.create_task(self._live())
         deleted = asyncio.create_task(self._deleted.wait())
         try:
-            await asyncio.wait(
-                {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({life, deleted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             finished = life.done()
             for task in (life, deleted):
@@ -130,11 +119,9 @@ class Pod:
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
-        elif not finished and not self._deleted.is_set():
-            self.state.verdict = _DEADLINE
         await self._stop_containers()
         self.state.ending = True
-        if not finished and self._deleted.is_set():
+        if not finished:
             self._give_up_unstarted()
 
     async def _live(self) -> None:
@@ -222,13 +209,6 @@ class Pod:
         prefix = processes.mark(self._host.name, self._dir, "")
         processes.kill(prefix)
 
-    def _time_left(self) -> float | None:
-        limit = self.body["spec"].get("activeDeadlineSeconds")
-        if limit is None:
-            return None
-        passed = (status.now() - self.state.started_at).total_seconds()
-        return max(0.0, float(limit) - passed)
-
     async def _remove(self) -> None:
         uid = self.body["metadata"]["uid"]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
@@ -236,16 +216,13 @@ class Pod:
 
     # Status
 
-    def _touch(self) -> None:
-        self._changed.set()
-
     def _wait(self, state: ContainerState, waiting: Waiting) -> None:
         if state.state != waiting:
             state.state = waiting
-            self._touch()
+            self._changed.set()
 
     async def _report_changes(self) -> None:
-        self._touch()
+        self._changed.set()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -253,23 +230,21 @@ class Pod:
 
     async def _report(self) -> None:
         """Write the status if it isn't what was written last."""
-        async with self._reporting:
-            known = {**self.body, "status": self._status}
-            wanted = status.build(known, self.state, status.now())
-            if wanted == self._written:
-                return
-            uid = self.body["metadata"]["uid"]
-            # The uid makes the server refuse a status meant for a predecessor of that name.
-            patch = {"metadata": {"uid": uid}, "status": wanted}
-            answer = await self._host.api.request(
-                "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
-            )
-            self._status = answer.get("status") or {}
-            self._written = wanted
+        known = {**self.body, "status": self._status}
+        wanted = status.build(known, self.state, status.now())
+        if wanted == self._written:
+            return
+        uid = self.body["metadata"]["uid"]
+        # The uid makes the server refuse a status meant for a predecessor of that name.
+        patch = {"metadata": {"uid": uid}, "status": wanted}
+        answer = await self._host.api.request(
+            "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
+        )
+        self._status = answer.get("status") or {}
+        self._written = wanted
 
     async def _persist(self, step: Callable[[], Awaitable[None]]) -> None:
         """Do a request until it is answered; a pod that is gone is an answer."""
-        delay = 0.2
         while True:
             try:
                 return await step()
@@ -277,5 +252,4 @@ class Pod:
                 if error.gone:
                     return None
                 log.warning("pod %s: %s; trying again", self.name, error)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 5.0)
+            await asyncio.sleep(_RETRY)

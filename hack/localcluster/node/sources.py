@@ -2,65 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .api import Api, ApiError
 
-
-class Ref(NamedTuple):
-    """A ConfigMap or Secret in the pod's namespace."""
-
-    kind: Literal["ConfigMap", "Secret"]
-    name: str
-
-
-Data = Mapping[Ref, Mapping[str, bytes] | None]
-"""Contents by reference; None says that the object doesn't exist."""
+Content = Mapping[str, bytes]
 
 
 class MissingReference(Exception):  # noqa: N818 - a state that the pod waits in, not a fault
     """A ConfigMap, a Secret or a key that a pod can't do without isn't there (yet)."""
 
 
-def content(data: Data, ref: Ref, *, optional: bool) -> Mapping[str, bytes]:
-    """The content of an object; nothing when it is missing and optional.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Those of a namespace, each read once."""
 
-    Raises:
-        MissingReference: it is missing and not optional; the words are the kubelet's.
-    """
-    found = data.get(ref)
-    if found is not None:
-        return found
-    if optional:
-        return {}
-    raise MissingReference(f'{ref.kind.lower()} "{ref.name}" not found')
+    api: Api
+    namespace: str
+    _known: dict[tuple[str, str], Content | None] = field(default_factory=dict)
 
+    async def content(self, kind: str, name: str, *, optional: bool) -> Content:
+        """The content of a ConfigMap or Secret; nothing when it is missing and optional.
 
-async def fetch(api: Api, namespace: str, refs: Iterable[Ref]) -> Data:
-    """Read objects, side by side.
+        Raises:
+            MissingReference: it is missing and not optional; the words are the kubelet's.
+            ApiError: an answer other than "not found".
+        """
+        if (kind, name) not in self._known:
+            self._known[kind, name] = await self._read(kind, name)
+        found = self._known[kind, name]
+        if found is None and not optional:
+            raise MissingReference(f'{kind.lower()} "{name}" not found')
+        return found or {}
 
-    Raises:
-        ApiError: an answer other than "not found".
-    """
-    wanted = sorted(set(refs))
-    found = await asyncio.gather(*(_fetch(api, namespace, ref) for ref in wanted))
-    return dict(zip(wanted, found, strict=True))
-
-
-async def _fetch(api: Api, namespace: str, ref: Ref) -> Mapping[str, bytes] | None:
-    plural = "configmaps" if ref.kind == "ConfigMap" else "secrets"
-    try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/{plural}/{ref.name}")
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
-    data = body.get("data") or {}
-    if ref.kind == "Secret":
-        return {key: base64.b64decode(value) for key, value in data.items()}
-    plain = {key: value.encode() for key, value in data.items()}
-    binary = body.get("binaryData") or {}
-    return plain | {key: base64.b64decode(value) for key, value in binary.items()}
+    async def _read(self, kind: str, name: str) -> Content | None:
+        path = f"/api/v1/namespaces/{self.namespace}/{kind.lower()}s/{name}"
+        try:
+            body = await self.api.request("GET", path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        data, binary = body.get("data") or {}, body.get("binaryData") or {}
+        if kind == "Secret":
+            data, binary = {}, data
+        plain = {key: value.encode() for key, value in data.items()}
+        return plain | {key: base64.b64decode(value) for key, value in binary.items()}

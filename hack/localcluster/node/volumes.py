@@ -1,18 +1,19 @@
-"""Volumes: what is in them (pure), and writing it to disk."""
+"""Volumes: what is in them, and writing it to disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .environment import field_value
-from .sources import Data, MissingReference, Ref, content
+from .sources import MissingReference, Sources
 
 _DEFAULT_MODE = 0o644
-_KINDS = ("configMap", "secret", "projected", "downwardAPI")
 Object = Mapping[str, Any]
+Issue = Callable[[str | None], Awaitable[str]]
+"""Asks for a token of the pod's service account, for an audience or the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,80 +24,55 @@ class File:
     mode: int = _DEFAULT_MODE
 
 
-class TokenSpec(NamedTuple):
-    """A service account token that a volume asks for."""
-
-    path: str
-    audience: str | None
-
-
-Tokens = Mapping[TokenSpec, str]
-
-
-def has_files(volume: Object) -> bool:
-    """Whether the node writes this volume's content."""
-    return any(kind in volume for kind in _KINDS)
-
-
-def references(volume: Object) -> Iterator[Ref]:
-    """The ConfigMaps and Secrets that a volume is made from."""
-    for kind, source in _parts(volume):
-        if kind == "configMap":
-            yield Ref("ConfigMap", source["name"])
-        elif kind == "secret":
-            yield Ref("Secret", source.get("secretName") or source["name"])
-
-
-def tokens(volume: Object) -> Iterator[TokenSpec]:
-    """The service account tokens that a volume asks for."""
-    for kind, source in _parts(volume):
-        if kind == "serviceAccountToken":
-            yield TokenSpec(source["path"], source.get("audience"))
-
-
-def files(volume: Object, pod: Object, data: Data, issued: Tokens) -> dict[str, File]:
+async def files(volume: Object, pod: Object, sources: Sources, issue: Issue) -> dict[str, File]:
     """The files of a volume by their paths in it.
 
-    Args:
-        volume: its spec.
-        pod: the pod, for the downward API.
-        data: contents of what `references` names.
-        issued: the tokens that `tokens` names.
+    An emptyDir with ``medium: Memory`` is a directory on disk as any other, and no ``sizeLimit`` is
+    enforced: both would need rights that a process node doesn't ask for.
 
     Raises:
-        MissingReference: an object or a key that isn't optional is missing.
+        MissingReference: an object or a key that isn't optional is missing, or the node can't give
+            a volume of that kind.
+        ApiError: the API server refused or is away.
     """
-    outer = next(volume[kind] for kind in _KINDS if kind in volume)
+    outer: Object = next((volume[kind] for kind in volume if kind != "name"), {})
     mode = int(outer.get("defaultMode", _DEFAULT_MODE))
     result: dict[str, File] = {}
     for kind, source in _parts(volume):
-        if kind == "configMap":
-            result |= _keys(Ref("ConfigMap", source["name"]), source, data, mode)
-        elif kind == "secret":
-            name = source.get("secretName") or source["name"]
-            result |= _keys(Ref("Secret", name), source, data, mode)
-        elif kind == "downwardAPI":
-            for item in source.get("items") or []:
-                value = field_value(pod, (item.get("fieldRef") or {}).get("fieldPath", ""))
-                result[item["path"]] = File(value.encode(), int(item.get("mode", mode)))
-    for spec in tokens(volume):
-        result[spec.path] = File(issued[spec].encode(), 0o600)
+        match kind:
+            case "configMap":
+                result |= await _keys("ConfigMap", source["name"], source, sources, mode)
+            case "secret":
+                name = source.get("secretName") or source["name"]
+                result |= await _keys("Secret", name, source, sources, mode)
+            case "downwardAPI":
+                for item in source.get("items") or []:
+                    value = field_value(pod, (item.get("fieldRef") or {}).get("fieldPath", ""))
+                    result[item["path"]] = File(value.encode(), int(item.get("mode", mode)))
+            case "serviceAccountToken":
+                token = await issue(source.get("audience"))
+                result[source["path"]] = File(token.encode(), 0o600)
+            case "emptyDir":
+                pass
+            case _:
+                raise MissingReference(f"a process node has no volumes of the kind {kind}")
     return result
 
 
 def _parts(volume: Object) -> Iterator[tuple[str, Object]]:
-    if "projected" in volume:
-        for part in volume["projected"].get("sources") or []:
-            yield from part.items()
-    else:
-        for kind in _KINDS:
-            if kind in volume:
-                yield kind, volume[kind]
+    for kind, source in volume.items():
+        if kind == "projected":
+            for part in source.get("sources") or []:
+                yield from part.items()
+        elif kind != "name":
+            yield kind, source
 
 
-def _keys(ref: Ref, source: Object, data: Data, mode: int) -> dict[str, File]:
+async def _keys(
+    kind: str, name: str, source: Object, sources: Sources, mode: int
+) -> dict[str, File]:
     optional = bool(source.get("optional"))
-    values = content(data, ref, optional=optional)
+    values = await sources.content(kind, name, optional=optional)
     items = source.get("items")
     if not items:
         return {key: File(value, mode) for key, value in values.items()}
@@ -105,8 +81,8 @@ def _keys(ref: Ref, source: Object, data: Data, mode: int) -> dict[str, File]:
         if item["key"] in values:
             result[item["path"]] = File(values[item["key"]], int(item.get("mode", mode)))
         elif not optional:
-            kind = "config" if ref.kind == "ConfigMap" else "secret"
-            raise MissingReference(f"references non-existent {kind} key: {item['key']}")
+            word = "config" if kind == "ConfigMap" else "secret"
+            raise MissingReference(f"references non-existent {word} key: {item['key']}")
     return result
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 NAMED: Final = 2
@@ -49,3 +51,68 @@ def printable_start(text: str, most: int) -> str:
     """So many characters of a text that another controller wrote, without control characters."""
     start = text[:most] + ("…" if len(text) > most else "")
     return "".join(one if one.isprintable() else " " for one in start)
+
+
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+
+
+def printable(text: str) -> str:
+    """A text that others wrote, without what moves a terminal's cursor or hides or reorders text.
+
+    Line feeds and tabs stay; other characters that aren't printable are shown as escapes.
+    """
+    return _UNUSUAL.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape", "replace").decode("ascii")
+
+
+MOST: Final = 256
+"""Characters of a text of the status that are shown; more than an ID or a user's name has."""
+
+
+def said(value: object, most: int = MOST) -> str:
+    """A text of a status, which may be forged, in one line; a dash where there is none."""
+    text = str(value) if value not in (None, "") else "-"
+    text = printable(text[:most] + ("…" if len(text) > most else ""))
+    return text.replace("\n", " ").replace("\t", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A part of a description, for a terminal or a page; others' text is escaped by `printable`."""
+
+    label: str
+    value: object = ""
+    below: Sequence[str] = ()
+    """Lines."""
+
+    @property
+    def line(self) -> str:
+        """``Label:     value``, with the values of all parts aligned."""
+        value = printable(str(self.value))
+        return f"{self.label + ':':<15}{value}" if value else f"{self.label}:"
+
+    @property
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        return [self.line, *(f"  {printable(one)}" for one in self.below)]
+
+    @property
+    def text(self) -> str:
+        """For a page: all but the label."""
+        return printable("\n".join((str(self.value), *self.below))).strip()
+
+
+def detail_lines(parts: Iterable[Detail]) -> list[str]:
+    """The lines of parts."""
+    return [line for part in parts for line in part.lines]
+
+
+def short_digest(value: object) -> str:
+    """The first characters of a digest, enough to distinguish two."""
+    text = str(value or "")
+    return text.removeprefix("sha256:")[:12] or "-"

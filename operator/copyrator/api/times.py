@@ -35,6 +35,31 @@ def parse_time(text: object) -> datetime | None:
         return None
 
 
+def time_since(stamp: object, now: datetime) -> str:
+    """How long ago, in kubectl's format: 45s, 12m, 5h, 3d."""
+    moment = parse_time(stamp)
+    if moment is None:
+        return "-"
+    seconds = max(int((now - moment).total_seconds()), 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def time_until(stamp: object, now: datetime) -> str:
+    """How long until then: ``in 45s``; ``now`` where it is past."""
+    moment = parse_time(stamp)
+    if moment is None:
+        return "-"
+    seconds = int((moment - now).total_seconds())
+    if seconds <= 0:
+        return "now"
+    if seconds < 120:
+        return f"in {seconds}s"
+    return f"in {seconds // 60}m" if seconds < 7200 else f"in {seconds // 3600}h"
+
+
 def parse_duration(text: str) -> float | None:
     """Seconds in ``30s``, ``5m``, ``1h30m`` or ``1.5h``; None when it isn't a duration."""
     if len(text) > 32 or not _WHOLE.fullmatch(text):

@@ -61,6 +61,9 @@ class BundleEntry:
     """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
     leftovers: bool
     """It still has the original operator's finalizer or kopf's annotations."""
+    is_plain: bool = False
+    """Its spec is valid, and neither that, nor the status, nor an annotation has anything of a
+    feature."""
 
     @property
     def is_paused(self) -> bool:
@@ -193,6 +196,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
+        is_plain=not (isinstance(spec, InvalidSpec) or spec.parts or status.parts or ours),
     )
 
 

@@ -48,8 +48,9 @@ from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.attached import AttachedReader
-from copyrator.bundles.version.polling import PollStates, VersionResolver, bring_forward
+from copyrator.bundles.version.polling import PollStates, VersionResolver
 from copyrator.bundles.version.polls import RegistryPoller
+from copyrator.bundles.version.pushes import bring_forward
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 

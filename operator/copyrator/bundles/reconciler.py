@@ -110,7 +110,9 @@ class BundleReconciler:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
-            with self.features.reconciling(self.context.bundles.get(key)):
+            entry = self.context.bundles.get(key)
+            uses_none = entry is None or entry.is_plain
+            with nullcontext() if uses_none else self.features.reconciling(entry):
                 return await self._reconcile(key)
         except ApiError:
             raise
@@ -153,13 +155,13 @@ class BundleReconciler:
             if forbidden := self.jobs.forbidden:
                 await self._report_forbidden(entry.key, forbidden)
                 # So that the former condition is written again when the watch works.
-                self.poll_states.forget_answer(entry.key)
+                self.poll_states.of(entry.key).forget()
             return False
         return self.features.are_ready(deleting=entry.deleting)
 
     async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
         changes = self.context.schedule.take_changes(entry.key)
-        inputs = self.poll_states.take_inputs(entry.key)
+        inputs = self.resolver.take_inputs(entry.key)
         if Change.REFERENCE in changes:
             self.features.retry(entry)
         if entry.deleting:
@@ -169,7 +171,7 @@ class BundleReconciler:
             await self._deploy(steps, inputs)
         else:
             await self._reconcile_live(steps, entry)
-        if (turn := self.features.due(entry)) is not None:
+        if not entry.is_plain and (turn := self.features.due(entry)) is not None:
             steps.due.append(turn)
 
     def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
@@ -191,9 +193,10 @@ class BundleReconciler:
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        entry = await self.features.take(Feature.tend, entry, steps.take, spec)
-        spec = self.specs.effective(spec)
-        entry = await self.features.take(Feature.begin, entry, steps.take, spec)
+        stated, spec = spec, self.specs.effective(spec)
+        if not entry.is_plain:
+            entry = await self.features.take(Feature.tend, entry, steps.take, stated)
+            entry = await self.features.take(Feature.begin, entry, steps.take, spec)
         links = self.context.gates.links_of(spec)
         if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
@@ -225,10 +228,14 @@ class BundleReconciler:
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
         await steps.take(await limit_jobs(self.jobs, self.context.clock(), entry, spec))
-        entry = await self.features.advance(entry, spec, steps.take)
-        observed, due = await self.features.observe(entry, spec)
-        dues = due, await self.secrets.tidy(entry, spec)
-        steps.due += [one for one in dues if one is not None]
+        observed, dues = None, list[datetime | None]()
+        if not entry.is_plain:
+            entry = await self.features.advance(entry, spec, steps.take)
+            observed, due = await self.features.observe(entry, spec)
+            dues.append(due)
+        if spec.auth or not entry.is_plain:
+            dues.append(await self.secrets.tidy(entry, spec))
+        steps.due += filter(None, dues)
         if entry.is_paused:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return
@@ -237,7 +244,7 @@ class BundleReconciler:
         except MissingReferenceError as error:
             await steps.take(self._report_missing(entry, spec, error, observed or entry.status))
             return
-        if not inputs.is_unwritten:
+        if not (inputs.is_unwritten or entry.is_plain):
             values_hash = inputs.desired.values_hash
             entry = await self.features.check(entry, spec, values_hash, steps.take)
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
@@ -257,16 +264,18 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         read, read_key = await self.features.read(entry, spec)
-        request = entry.request.token if entry.request else ""
+        requests = [entry.request.token] if entry.request else []
+        if not entry.is_plain:
+            requests.append(self.features.request(entry, entry.status))
         desired = DesiredVersion(
             generation=entry.generation,
             spec_hash=entry.spec_hash,
             values_hash=values_hash,
-            request=" ".join(filter(None, (request, self.features.request(entry, entry.status)))),
+            request=" ".join(filter(None, requests)),
             login=access.credential.fingerprint if access.credential else "",
             read=read_key,
             cluster=spec.cluster,
-            further=self.features.wants(entry, spec),
+            further=() if entry.is_plain else self.features.wants(entry, spec),
         )
         return DeployInputs(entry, spec, access, read, desired, observed)
 
@@ -277,8 +286,8 @@ class BundleReconciler:
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
-            if not self.features.await_answer(entry):
-                self.poll_states.keep_inputs(replace(inputs, entry=entry, due=due))
+            if entry.is_plain or not self.features.await_answer(entry):
+                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
         step, handled = await self.deployer.deploy(inputs, resolution)
         entry = await steps.take(step)
@@ -291,7 +300,7 @@ class BundleReconciler:
 
     def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record that updates are disabled: nothing is polled or deployed."""
-        self.poll_states.pause(entry.key)
+        self.poll_states.of(entry.key).forget()
         status = structs.replace(end_failures(status), ready=kept_ready(status), next_poll_at=None)
         status = self.features.undecided(entry, spec, status)
         return Step(entry, status, ready_conditions.AUTOUPDATE_DISABLED)
@@ -317,7 +326,7 @@ class BundleReconciler:
         status = self.features.undecided(entry, spec, status, str(error))
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.poll_states.cancel_poll(entry.key)
+            self.poll_states.of(entry.key).forget()
             return Step(written, due=(self.resolver.poll_rhythm(entry, spec).after(now),))
 
         verdict = ready_conditions.unusable(error.reason, str(error), status)
@@ -343,7 +352,7 @@ class BundleReconciler:
         """Report why nothing is polled or deployed."""
 
         async def forget_poll(written: BundleEntry) -> Step:
-            self.poll_states.forget_answer(entry.key)
+            self.poll_states.of(entry.key).forget()
             return Step(written)
 
         status = structs.replace(end_failures(entry.status), ready=ready, next_poll_at=None)

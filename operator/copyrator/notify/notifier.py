@@ -24,6 +24,7 @@ from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.reasons.notices import NoticeEvent
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features import load_words
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.events import ObjectRef
@@ -146,6 +147,7 @@ class Notifier:
         self._recorder = recorder
         self._metrics = metrics
         self._namespace = namespace
+        self._words = load_words()
         self._clock = clock
         self._leads = leads
         self._quick = IsolatedPool(
@@ -319,7 +321,9 @@ class Notifier:
             self._deletion_seen(subject)
             return
         deleting = entry.deleting
-        self._state_seen(subject, lambda: bundle_state(subject, entry.status, deleting=deleting))
+        self._state_seen(
+            subject, lambda: bundle_state(subject, entry.status, self._words, deleting=deleting)
+        )
 
     def _rule_seen(self, rule: Rule, is_there: bool = True) -> None:
         subject = ObjectIdentity(SubjectKind.RULE, rule.key.namespace, rule.key.name, rule.uid)

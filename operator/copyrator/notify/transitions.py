@@ -6,17 +6,14 @@ A status is enough: the same one gives the same transitions, with the same IDs, 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from copyrator.api.approval import AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
     REGISTRY_FAULTS,
     BundleStatus,
-    GateState,
     Outcome,
     Rollback,
 )
@@ -27,14 +24,13 @@ from copyrator.api.conditions import (
     ConditionType,
     conditions_by_type,
 )
-from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.reasons import BY_RESOLUTION, Severity
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.reasons.rules import CertificateReason, RuleReason
 from copyrator.api.rule_status import RuleStatus
-from copyrator.api.text import count, truncate
-from copyrator.api.verify import Trust, Verification
+from copyrator.api.text import truncate
+from copyrator.bundles.engine.words import Told, Words
 from copyrator.notify.config import SubjectKind
 
 FAULTS: Final = frozenset(one for one in About if one.ends is BY_RESOLUTION)
@@ -113,7 +109,6 @@ class ObjectState:
 
 _MAX_TEXT: Final = 1000
 _MAX_TIME: Final = 40
-_PLAN_ID: Final = re.compile(r"[0-9a-f]{1,64}")
 
 
 def _bounded(one: Transition) -> Transition:
@@ -127,42 +122,42 @@ def _bounded(one: Transition) -> Transition:
 
 # Bundles -----------------------------------------------------------------------------------------
 
-_FREEZES: Final = frozenset({BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE})
 _OF_DEPLOYS: Final = frozenset({BundleReason.DEPLOY_FAILED, BundleReason.QUARANTINED})
 """Reasons of Ready that another transition tells."""
 
 
 def bundle_state(
-    subject: ObjectIdentity, status: BundleStatus, *, deleting: bool = False
+    subject: ObjectIdentity,
+    status: BundleStatus,
+    words: Sequence[Words],
+    *,
+    deleting: bool = False,
 ) -> ObjectState:
-    """What holds for a Bundle; while it is deleted only whether its release can't be."""
+    """What holds for a Bundle; while it is deleted only whether its release can't be.
+
+    ``words``: what features say of it.
+    """
+    told = Told(subject.namespace, subject.name, status)
     if deleting:
         stuck = status.ready_reason == BundleReason.UNINSTALL_FAILED
-        command = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
-        last = [_not_ready(subject, status.condition(ConditionType.READY), command)]
+        last = [_not_ready(subject, status.condition(ConditionType.READY), told.why)]
         return ObjectState(subject, tuple(map(_bounded, last if stuck else ())), FAULTS)
-    found = _BundleParts(
-        conditions_by_type(status.conditions), status.part(DriftStatus), status.part(Verification)
+    notices = sorted(
+        (notice for one in words for notice in one.notices(told)),
+        key=lambda notice: notice.rank,
     )
-    holding = *_deploy(subject, status), *_plan(subject, status), *_further(subject, status, found)
+    holding = (
+        *_deploy(subject, status, words),
+        *(Transition(subject, *notice[1:]) for notice in notices),
+        *_further(subject, status, words, told.why),
+    )
     bounded = tuple(map(_bounded, holding))
-    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status, found)))
+    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status, words)))
 
 
-@dataclass(frozen=True, slots=True)
-class _BundleParts:
-    """What several read of a status."""
-
-    conditions: Mapping[str, Condition]
-    drift: DriftStatus
-    verified: Verification
-
-    def condition(self, kind: ConditionType) -> Condition:
-        """The condition; an empty one where there is none."""
-        return self.conditions.get(kind, NO_CONDITION)
-
-
-def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
+def _deploy(
+    subject: ObjectIdentity, status: BundleStatus, words: Sequence[Words]
+) -> Iterator[Transition]:
     attempted, version = status.attempted, status.attempted.version or "a version"
     at, key = attempted.finished_at or "", str(attempted.attempt or attempted.finished_at)
     where = f"-n {subject.namespace} {subject.name}"
@@ -181,7 +176,7 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
     what = f"couldn't be deployed as {version}"
     if attempted.next_retry_at:
         what += f"; the next attempt is at {attempted.next_retry_at}"
-    if attempted.reason != BundleReason.DEPLOYED_DIFFERENTLY:  # it has one of its own
+    if not any(attempted.reason in one.tells_failures for one in words):
         yield Transition(subject, About.DEPLOY_FAILED, what, at, key, why, logs)
     if attempted.rollback == Rollback.SUCCEEDED:
         back = f"was rolled back to {status.deployed.version or 'the last good version'}"
@@ -193,128 +188,18 @@ def _deploy(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transitio
         yield Transition(subject, About.QUARANTINED, what, at, key, why, retry)
 
 
-def _plan(subject: ObjectIdentity, status: BundleStatus) -> Iterator[Transition]:
-    plan, where = status.part(PlanStatus), f"-n {subject.namespace} {subject.name}"
-    if plan.id is None:
-        return
-    version = plan.version or "a version"
-    if any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates):
-        yield Transition(
-            subject,
-            About.AWAITING_APPROVAL,
-            f"waits for approval of {version} ({operations(plan)})",
-            plan.made_at or "",
-            f"{plan.id} {plan.made_at}",
-            # Of a forged status it could be further options.
-            command=f"copyrator approve bundle {where} {plan.id}"
-            if _PLAN_ID.fullmatch(plan.id)
-            else "",
-        )
-    if plan.decision == PlanDecision.REJECTED:
-        by = f" by {plan.by}" if plan.by else ""
-        yield Transition(
-            subject,
-            About.PLAN_REJECTED,
-            f"isn't deployed as {version}: its plan {plan.id} was rejected{by}",
-            plan.at or "",
-            f"{plan.id} {plan.at}",
-            command=f"copyrator describe bundle {where}",
-        )
-
-
-def operations(plan: PlanStatus) -> str:
-    """``2 updates, 1 delete; at risk: delete of PersistentVolumeClaim/data``."""
-    counts = plan.counts
-    words = ("create", "update", "delete", "recreate")
-    each = [(number, word) for word in words if (number := getattr(counts, word))]
-    parts = [count(number, word) for number, word in each]
-    if counts.apply:
-        parts.append(count(counts.apply, "blind apply", "blind applies"))
-    text = ", ".join(parts) or count(plan.operations or 0, "operation")
-    if plan.risky:
-        more = (plan.risky_operations or len(plan.risky)) - 1
-        text += f"; at risk: {_risky(plan.risky[0])}{f' and {more} more' if more > 0 else ''}"
-    return text
-
-
-def _risky(text: str) -> str:
-    """``delete of PersistentVolumeClaim/data`` of ``delete apps::PersistentVolumeClaim:data``.
-
-    What isn't done by the deploy, or runs as its account, begins with words that say so.
-    """
-    found = _PLANNED.fullmatch(text)
-    return f"{found[1]}{found[2]} of {found[3]}/{found[4]}" if found else text
-
-
-_PLANNED: Final = re.compile(
-    r"(as the deploying account: |)"  # see bundles/features/approval/operations.py
-    r"((?:at rollback: |at uninstall: |)[a-z]+) [^:]*:[^:]*:([^:]*):(.*)"
-)
-
-
 def _further(
-    subject: ObjectIdentity, status: BundleStatus, found: _BundleParts
+    subject: ObjectIdentity, status: BundleStatus, words: Sequence[Words], command: str
 ) -> Iterator[Transition]:
-    why = f"copyrator why {subject.namespace}/{subject.name} --kind bundle"
-    drifted, healthy = found.condition(ConditionType.DRIFTED), found.condition(_HEALTHY)
-    if drifted.is_true:
-        number = found.drift.count or len(found.drift.objects)
-        what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
-        since = found.drift.since or _since(drifted)
-        key = f"{since} {drifted.reason}"
-        yield Transition(subject, About.DRIFTED, what, since, key, _message(drifted), why)
-    if healthy.is_false:
-        since = _since(healthy)
-        what = "isn't healthy"
-        yield Transition(subject, About.UNHEALTHY, what, since, since, _message(healthy), why)
-    if (stored := status.part(AsApprovedStatus)).is_different:
-        what = f"doesn't run what was approved of {stored.version}"
-        at, key = stored.at or "", f"{stored.at} {stored.revision}"
-        message = _message(found.condition(ConditionType.AS_APPROVED))
-        yield Transition(subject, About.DEPLOYED_DIFFERENTLY, what, at, key, message, why)
-    if (verified := found.verified).verdict == Trust.NOT_TRUSTED:
-        since = _since(found.condition(ConditionType.VERIFIED))
-        what = f"runs {status.deployed.version or 'a version'}, which isn't trusted"
-        key = f"{verified.digest} {verified.reason}"
-        yield Transition(subject, About.UNTRUSTED, what, since, key, verified.message or "", why)
-    waiting = (one for one in status.gates if one.state != GateState.PASSED)
-    if (freeze := next((one for one in waiting if one.reason in _FREEZES), None)) is not None:
-        since = _since(found.condition(ConditionType.UPDATE_PENDING))
-        what = "waits, because deploys are frozen"
-        key = f"{since} {freeze.reason}"
-        yield Transition(subject, About.FROZEN, what, since, key, freeze.message or "", why)
-    attested = found.condition(ConditionType.ATTESTED)
-    if attested.is_true or attested.is_false:
-        yield _attested(subject, attested, why)
-    ends = found.condition(ConditionType.CERTIFICATE_EXPIRING)
-    if ends.is_true:
-        what, since = "uses a kubeconfig whose credential ends soon", _since(ends)
-        yield Transition(
-            subject, About.CERTIFICATE_EXPIRING, what, since, since, _message(ends), why
-        )
-    ready = found.condition(ConditionType.READY)
+    ready = status.condition(ConditionType.READY)
+    told = {*_OF_DEPLOYS, *(reason for one in words for reason in one.tells_ready)}
     if _is_unreachable(status):
         since = status.failed_polls.since or _since(ready)
         what = "can't read its registry"
-        message = status.last_error.message or _message(ready)
-        yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, message, why)
-    elif ready.is_false and ready.reason not in _OF_DEPLOYS | _FREEZES:
-        yield _not_ready(subject, ready, why)
-
-
-_HEALTHY: Final = ConditionType.HEALTHY
-
-
-def _attested(subject: ObjectIdentity, attested: Condition, command: str) -> Transition:
-    """Whether what is deployed is attested; a statement that is renewed is no news."""
-    since, why = _since(attested), _message(attested)
-    if attested.is_true:
-        return Transition(subject, About.ATTESTED, "is attested", since, since, why, command)
-    reason = attested.reason
-    withdrawn = reason == BundleReason.ATTESTATION_WITHDRAWN
-    what = "isn't attested any more" if withdrawn else f"can't be attested: {reason}"
-    key = f"{since} {reason}"
-    return Transition(subject, About.NOT_ATTESTED, what, since, key, why, command)
+        why = status.last_error.message or _message(ready)
+        yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, why, command)
+    elif ready.is_false and ready.reason not in told:
+        yield _not_ready(subject, ready, command)
 
 
 def _is_unreachable(status: BundleStatus) -> bool:
@@ -322,25 +207,14 @@ def _is_unreachable(status: BundleStatus) -> bool:
     return often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS)
 
 
-def _unknown_of_bundle(status: BundleStatus, found: _BundleParts) -> Iterator[About]:
-    unknown, drift = ConditionStatus.UNKNOWN, found.drift
+def _unknown_of_bundle(status: BundleStatus, words: Sequence[Words]) -> Iterator[About]:
+    for one in words:
+        yield from one.unknown(status)
     if status.attempted.outcome != Outcome.SUCCEEDED:
         yield from (About.DEPLOY_FAILED, About.QUARANTINED)
-    if found.condition(ConditionType.DRIFTED).status == unknown or (
-        drift.check.is_running and drift.verdict != DriftVerdict.NOT_DRIFTED
-    ):
-        yield About.DRIFTED
-    if found.condition(_HEALTHY).status == unknown:
-        yield About.UNHEALTHY
-    if found.condition(ConditionType.ATTESTED).status == unknown:
-        yield About.NOT_ATTESTED
-    if not status.conditions:  # as after a backup was restored
-        yield from (About.NOT_ATTESTED, About.CERTIFICATE_EXPIRING, About.DEPLOYED_DIFFERENTLY)
-    if found.verified.verdict == Trust.UNKNOWN:
-        yield About.UNTRUSTED
     if status.failed_polls.count:
         yield About.SOURCE_UNREACHABLE
-    if not found.condition(ConditionType.READY).is_true:
+    if not status.condition(ConditionType.READY).is_true:
         yield About.NOT_READY
 
 

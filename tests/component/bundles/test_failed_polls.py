@@ -123,9 +123,9 @@ async def settled(operator: Operator) -> None:
     """No poll is pending, and nothing is left to do."""
     memories, is_at_rest = operator.controller._context.memories, False
     while not is_at_rest:
-        await eventually(lambda: memories.of(SHOP, PollMemory).asked_since is None, "an answer")
+        await eventually(lambda: memories.of(SHOP, PollMemory).polling.poll is None, "an answer")
         await idle(operator)  # in which a poll may begin
-        is_at_rest = memories.of(SHOP, PollMemory).asked_since is None
+        is_at_rest = memories.of(SHOP, PollMemory).polling.poll is None
 
 
 async def deployed(cluster: BundleCluster, operator: Operator) -> None:

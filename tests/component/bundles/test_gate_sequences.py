@@ -24,9 +24,10 @@ from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.bundles import reconciler
 from copyrator.bundles.features.age.feature import AgeFeature
-from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.dependencies import gates as dependencies
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
+from copyrator.bundles.features.drift import feature as drift_feature
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.freeze.feature import FreezeFeature
 from copyrator.bundles.features.health.feature import HealthFeature
@@ -244,7 +245,7 @@ BROKEN: list[tuple[ModuleType | type, str, str, list[Step], str]] = [
         [("wait", 300), ("push", (1, 0), 30)],
         "no window is open",
     ),
-    (approval, "GATE", "approval", [("wait", 100)], "nobody approved it"),
+    (ApprovalFeature, "gates", "approval", [("wait", 100)], "nobody approved it"),
     (
         RollbackFeature,
         "gates",
@@ -326,7 +327,7 @@ FAULTS: dict[str, tuple[str, ModuleType | type, str, Any, list[Step], str]] = {
     ),
     "drift that isn't corrected": (
         "drift",
-        drift_record,
+        drift_feature,
         "is_correction_due",
         lambda *_: False,
         [("wait", 100), *DRIFTS],

@@ -88,17 +88,17 @@ async def test_which_namespaces_may_get_copies_is_seen_with_their_labels(cluster
 
 async def test_freezes_of_namespaces_are_seen_as_they_begin_and_end(cluster):
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
-        assert live.now.freezes == []
+        assert live.now.beside == []
         cluster.namespace("team", annotations={"operator.werf.dev/freeze": "holidays"})
-        await until(lambda: live.now.freezes == [Freeze(namespace="team", reason="holidays")])
+        await until(lambda: live.now.beside == [Freeze(namespace="team", reason="holidays")])
         cluster.namespace("team")
-        await until(lambda: live.now.freezes == [])
+        await until(lambda: live.now.beside == [])
 
 
 async def test_a_freeze_of_all_is_seen_at_once(cluster):
     cluster.object("configmaps", "default", "copyrator-freeze", data={"reason": "holidays"})
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
-        assert live.now.freezes == [Freeze(reason="holidays")]
+        assert live.now.beside == [Freeze(reason="holidays")]
 
 
 async def test_freezes_that_may_not_be_read_are_named_where_there_are_bundles(cluster):

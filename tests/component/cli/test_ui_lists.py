@@ -127,7 +127,7 @@ async def test_the_overview_is_of_a_namespace_or_kind(opened):
 
 async def test_a_freeze_is_said_with_who_why_where_and_until_when(opened):
     now = datetime.now(UTC)  # the tests before it may take longer than the half hour
-    opened.server.live.now.freezes = [
+    opened.server.live.now.beside = [
         Freeze(namespace="infra", reason=HTML, who="ann", since=now - timedelta(hours=3)),
         Freeze(reason="holidays", until=now + timedelta(hours=5, minutes=30)),
         Freeze(namespace="old", reason="gone", until=now - timedelta(hours=1)),
@@ -148,7 +148,7 @@ async def test_a_freeze_is_said_with_who_why_where_and_until_when(opened):
 
 
 async def test_many_freezes_are_folded(opened):
-    opened.server.live.now.freezes = [Freeze(namespace=f"n{number:03}") for number in range(500)]
+    opened.server.live.now.beside = [Freeze(namespace=f"n{number:03}") for number in range(500)]
     _, text, _ = await opened.get("/")
     assert text.count('class="note suspended freeze"') == 100
     assert '<details id="freezes"><summary>497 more freezes are in force' in text
@@ -282,7 +282,7 @@ def test_a_report_has_the_overview_and_leads_only_within_itself():
         bundle("b"),
         copies=copies,
     )
-    known.freezes = [Freeze(reason="holidays", who="ann")]
+    known.beside = [Freeze(reason="holidays", who="ann")]
     text = Pages(cluster="c", user="ann").report(known, overview(known, NOW), INSTALLATION, NOW)
     for said in (
         "frozen in all namespaces",

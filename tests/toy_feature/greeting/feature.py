@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -16,24 +18,36 @@ from tests.toy_feature.greeting.fields import (
     GreetingSpec,
     GreetingStatus,
 )
-from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, Opinion, Words
+from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import (
     ConditionStatus,
+    ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts, Rechecked, Registry
-from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Occasion, Refused
+from copyrator.bundles.deciding import Correction, Proposal
+from copyrator.bundles.engine.feature import (
+    Content,
+    Feature,
+    JobPendingError,
+    Observed,
+    P,
+    Parts,
+    Rechecked,
+    Registry,
+)
+from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Occasion, Refused, Waiting
 from copyrator.bundles.gates.links import Named
 from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.inputs.reader import MissingReferenceError
@@ -43,7 +57,8 @@ from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
 from copyrator.bundles.jobs.seal import SealKind, SealLabels
 from copyrator.bundles.step import AT_ONCE, Change, Step
-from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.errors import NotFound
+from copyrator.kube.resources import CONFIGMAPS, JOBS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.oci.auth import Credential
 
@@ -77,6 +92,8 @@ class GreetingMemory:
     name: str = ""
     watch: Registration | None = None
     has_left: bool = False
+    has_asked: bool = False
+    values_hash: str | None = None
     card: str | None = None
     """The words that are printed for the next Job."""
     job: str = ""
@@ -101,9 +118,10 @@ class GreetingFeature(Feature):
         super().__init__(context)
         self.named = Named(LINK)
         self._house: Registration | None = None
-        self._greeting = Gauge(
-            "copyrator_bundles_greeting", "Bundles that greet.", registry=context.metrics.registry
-        )
+        self._attended: set[BundleKey] = set()
+        registry = context.metrics.registry
+        self._greeting = Gauge("copyrator_greeting", "Bundles that greet.", registry=registry)
+        self._busy = Gauge("copyrator_attended", "Those in a reconcile.", registry=registry)
 
     # --- the process ------------------------------------------------------------------------------
 
@@ -142,6 +160,7 @@ class GreetingFeature(Feature):
         """Count the Bundles that greet."""
         found = (one.status.part(GreetingStatus).digest for one in self.context.bundles)
         self._greeting.set(sum(one is not None for one in found))
+        self._busy.set(len(self._attended))
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None
@@ -155,6 +174,21 @@ class GreetingFeature(Feature):
                 yield key, Change.GATE
 
     # --- a reconcile ------------------------------------------------------------------------------
+
+    @contextmanager
+    def reconciling(self, key: BundleKey) -> Iterator[None]:
+        """Know who is looked after now."""
+        self._attended.add(key)
+        try:
+            yield
+        finally:
+            self._attended.discard(key)
+
+    def due(self, key: BundleKey) -> datetime | None:
+        """A closed house is asked again."""
+        book = self._find_book(key)
+        is_closed = book is not None and book.is_closed
+        return self.context.clock() + timedelta(seconds=30) if is_closed else None
 
     async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
         """A house that is closed takes no release of another namespace."""
@@ -235,6 +269,27 @@ class GreetingFeature(Feature):
         status = self.refresh(entry, entry.status)
         return Step(entry, status) if status.conditions else Step(entry)  # else Ready comes first
 
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Delete Jobs of its own that have failed."""
+        for job in self._printers(entry):
+            if job.failed is not None:
+                await self.context.client.delete(JOBS, job.namespace, job.name)
+        return Step(entry)
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
+        """How many greetings its Jobs have printed."""
+        part = entry.status.part(GreetingStatus)
+        printed = sum(job.complete for job in self._printers(entry)) or None
+        if part.printed == printed:
+            return Observed()
+        return Observed(entry.status.with_part(structs.replace(part, printed=printed)))
+
+    def undecided(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None
+    ) -> BundleStatus:
+        """It isn't known whether the version is welcome."""
+        return status.with_part(structs.replace(status.part(GreetingStatus), welcome=None))
+
     async def read(
         self,
         entry: BundleEntry,
@@ -243,6 +298,32 @@ class GreetingFeature(Feature):
     ) -> Book | None:
         """The ConfigMap, by its resourceVersion."""
         return self._find_book(entry.key)
+
+    async def check(self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None) -> Step:
+        """Print anew where the values have changed."""
+        memory = self._memory(entry.key)
+        if memory.values_hash != values_hash:
+            memory.values_hash, memory.card = values_hash, None
+        return Step(entry)
+
+    def request(self, entry: BundleEntry, status: BundleStatus) -> str:
+        """What the annotation asks for."""
+        return status.part(GreetingStatus).open_request
+
+    def awaits_answer(self, entry: BundleEntry) -> bool:
+        """No step before the poll waits for an answer."""
+        return False
+
+    def awaits(self, status: BundleStatus) -> Candidate | None:
+        """Who is asked to greet again is judged."""
+        there = status.deployed
+        if not there.digest or not status.part(GreetingStatus).open_request:
+            return None
+        return Candidate(there.version or "", there.digest)
+
+    def corrects(self, spec: BundleSpec) -> bool:
+        """Whoever is deployed may have to greet again."""
+        return True
 
     def ask(
         self,
@@ -259,7 +340,7 @@ class GreetingFeature(Feature):
         self,
         registry: Registry,
         digest: str,
-        plan: str,
+        awaited: str,
         found: Findings,
     ) -> Rechecked | None:
         """Whether what is deployed is still welcome."""
@@ -293,6 +374,53 @@ class GreetingFeature(Feature):
     def wants(self, entry: BundleEntry, spec: BundleSpec) -> object:
         """What was asked for."""
         return entry.status.part(GreetingStatus).asked
+
+    # --- the decision -----------------------------------------------------------------------------
+
+    def propose(self, proposal: P) -> P:
+        """An answer to an older annotation is none."""
+        part = proposal.status.part(GreetingStatus)
+        if part.asked is not None or part.answered is None:
+            return proposal
+        status = proposal.status.with_part(structs.replace(part, answered=None))
+        return replace(proposal, status=status)
+
+    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:
+        """Who is deployed greets again."""
+        is_asked = self.awaits(proposal.status) is not None
+        return Correction(proposal.findings) if is_asked and not is_held else None
+
+    def awaits_moment(self, entry: BundleEntry) -> bool:
+        """The same, once the gates let it."""
+        return self.awaits(entry.status) is not None
+
+    async def precede(
+        self,
+        proposal: Proposal,
+        verdict: ReadyCondition,
+        find_account: Callable[[], Awaitable[Step | None]],
+    ) -> Step | None:
+        """Ask once for words, where the gate waits for them."""
+        memory = self._memory(proposal.entry.key)
+        is_speechless = any(
+            isinstance(one.verdict, Waiting) and one.gate == WORDS.name for one in proposal.results
+        )
+        if is_speechless and not memory.has_asked:
+            self.context.emit(proposal.entry, GreetingReason.SPEECHLESS, "write `words`, please")
+        memory.has_asked = is_speechless
+        return None
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """Every deploy answers what was asked for."""
+        part = proposal.status.part(GreetingStatus)
+        return proposal.status.with_part(structs.replace(part, answered=part.asked))
+
+    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Delete the Secret of the former Job."""
+        former, job = before.status.attempted.job, written.status.attempted.job
+        if former is not None and former != job:
+            with suppress(NotFound):
+                await self.context.client.delete(SECRETS, written.key.namespace, _secret(former))
 
     def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """No Job begins while the house is closed."""
@@ -368,6 +496,15 @@ class GreetingFeature(Feature):
         given = self._memory(key).given
         return {_secret(job.name): given} if self._is_given(key, job) else {}
 
+    async def content(self, entry: BundleEntry, spec: BundleSpec, digest: str) -> Content:
+        """Everybody may read the words."""
+        book = self._find_book(entry.key)
+        return Content((), (book.words,) if book is not None else ())
+
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
+        """The one that runs."""
+        return [status.attempted.job] if status.attempted.is_running else []
+
     # --- a write of the status --------------------------------------------------------------------
 
     def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
@@ -392,12 +529,27 @@ class GreetingFeature(Feature):
         is_closed = True if book is not None and book.is_closed else None
         return status.with_part(structs.replace(status.part(GreetingStatus), closed=is_closed))
 
+    def is_told(
+        self,
+        condition: ConditionType,
+        reason: AnyReason,
+        before: BundleStatus,
+        status: BundleStatus,
+    ) -> bool:
+        """By ``precede``."""
+        return reason == GreetingReason.SPEECHLESS
+
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where another digest greets."""
         if _digest(before) != (found := _digest(written)) and found is not None:
             self.context.emit(written, GreetingReason.GREETED, self._words(written.key))
 
     # ----------------------------------------------------------------------------------------------
+
+    def _printers(self, entry: BundleEntry) -> list[JobRecord]:
+        """The Jobs of its own."""
+        jobs = self._jobs.of(entry.key, entry.uid)
+        return [job for job in jobs if job.name.endswith(f"-{HOUSE}")]
 
     def _memory(self, key: BundleKey) -> GreetingMemory:
         return self.context.memories.of(key, GreetingMemory)

@@ -10,7 +10,7 @@ from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import INFO, NOTHING, SUCCESS, WARNING, Reason
 from copyrator.api.records import Record
-from copyrator.api.schema import items
+from copyrator.api.schema import COUNT, items
 from copyrator.api.texts import OBJECT_NAME
 
 ANN_GREET = "operator.werf.dev/greet"
@@ -41,6 +41,10 @@ class GreetingStatus(Record, frozen=True):
 
     asked: str | None = None
     """The value of the annotation that was taken last."""
+    answered: str | None = None
+    """The last one with which something was deployed."""
+    printed: Annotated[int, COUNT] | None = None
+    """Greetings that Jobs have printed."""
     closed: bool | None = None
     """True while the house is closed."""
     judged: str | None = None
@@ -49,6 +53,11 @@ class GreetingStatus(Record, frozen=True):
     """Whether its version is welcome."""
     digest: str | None = None
     """The digest that greets."""
+
+    @property
+    def open_request(self) -> str:
+        """What was asked for and isn't answered; empty: nothing."""
+        return self.asked if self.asked is not None and self.asked != self.answered else ""
 
 
 class GreetingReason(Reason):

@@ -30,7 +30,6 @@ from copyrator.bundles.version.answer import (
     kept_until,
     record_available,
     record_error,
-    record_unavailable,
     retry_at,
 )
 
@@ -135,13 +134,14 @@ def test_what_was_passed_over_is_news_but_doesnt_make_the_offer_a_new_one() -> N
 def test_a_list_without_a_match_takes_the_offer_back_and_leaves_the_target() -> None:
     first = record_available(BundleStatus(), offer("a"), NOW, NOW)
 
-    gone = record_unavailable(first, (), LATER, LATER)
+    gone = record_available(first, Available(), LATER, LATER)
 
     assert (gone.ready, gone.next_poll_at) == (1, "2026-01-01T12:05:00Z")
     assert gone.available == Available(time="2026-01-01T12:05:00Z")
     assert gone.target == first.target
     assert (
-        record_unavailable(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
+        record_available(gone, Available(), LATER, LATER + timedelta(hours=1)).available
+        == gone.available
     )
 
 
@@ -156,7 +156,7 @@ def test_the_same_offer_keeps_its_time() -> None:
     assert other.available.time == "2026-01-01T12:05:00Z"
     assert first.target.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
     assert (first.ready, first.next_poll_at) == (1, "2026-01-01T13:00:00Z")
-    assert record_unavailable(BundleStatus(), (), slot, NOW).ready == 1
+    assert record_available(BundleStatus(), Available(), slot, NOW).ready == 1
 
 
 def test_the_same_error_keeps_its_time() -> None:
@@ -254,7 +254,7 @@ def test_a_success_ends_the_count_and_the_error_of_a_poll() -> None:
     failed = record_error(count_failure(status(), NOW), "RegistryUnreachable", "502", NOW)
     assert end_failures(failed) == status()
     assert record_available(failed, status().available, LATER, LATER).last_error == LastError()
-    assert record_unavailable(failed, (), LATER, LATER).failed_polls == FailedPolls()
+    assert record_available(failed, Available(), LATER, LATER).failed_polls == FailedPolls()
     of_a_deploy = record_error(count_failure(status(), NOW), "DeployFailed", "boom", NOW)
     assert end_failures(of_a_deploy).last_error == of_a_deploy.last_error
     alone = record_error(status(), "RegistryUnreachable", "of a Job", NOW)

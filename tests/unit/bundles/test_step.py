@@ -23,6 +23,7 @@ from copyrator.bundles.memory import Memories
 from copyrator.bundles.reconciler import StepTaker
 from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
+from copyrator.bundles.version.machine import Answered, Asked, Settled
 from copyrator.bundles.version.polling import PollMemory, PollStates
 from copyrator.workqueue.outcome import Priority
 
@@ -180,25 +181,27 @@ def schedule() -> tuple[Schedule, Memories, Queues]:
 @pytest.mark.parametrize("why", Change)
 def test_each_change_has_its_priority_and_makes_stale_what_its_row_says(why: Change) -> None:
     made, memories, queues = schedule()
-    poll = memories.of(KEY, PollMemory)
-    poll.settled = ("all",)
+    polling = memories.of(KEY, PollMemory).polling
+    polling.state = Settled(("all",))
     made.changed(KEY, why)
     interval = SHOP.spec.interval if isinstance(SHOP.spec, BundleSpec) else 0.0
     asked = {Stale.DECISION: 1000.0 - interval, Stale.ANSWERS: 1000.0}.get(why.stale)
     assert queues.added == [(KEY, 0.0, why.priority)]
-    assert (poll.settled is None) == (why.stale in (Stale.SETTLED, Stale.DECISION))
-    assert poll.asked_since == asked
-    assert poll.again == (1002.0 if why.stale is Stale.ANSWERS else None)
+    assert polling.is_settled(("all",)) == (why.stale not in (Stale.SETTLED, Stale.DECISION))
+    assert (polling.poll.since if polling.poll else None) == asked
+    assert polling.again == (1002.0 if why.stale is Stale.ANSWERS else None)
     assert made.take_changes(KEY) == {why}
 
 
 def test_a_decision_in_progress_does_not_count_as_the_new_one() -> None:
     made, memories, _ = schedule()
     made.changed(KEY, Change.PUSH)
+    polling = memories.of(KEY, PollMemory).polling
+    polling.answer()
+    assert isinstance(decided := polling.state, Answered)
     made.changed(KEY, Change.GATE)
-    asked = memories.of(KEY, PollMemory).asked_since
-    assert asked is not None
-    assert 999.9 < asked < 1000.0
+    assert polling.state == Asked(decided.poll)
+    assert decided.poll.since == 1000.0
 
 
 def test_a_gate_of_a_deleted_bundle_enqueues_nothing_and_nothing_is_remembered() -> None:

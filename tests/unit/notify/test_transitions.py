@@ -7,6 +7,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
+from copyrator.bundles.features import load_words
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 
@@ -26,7 +27,7 @@ def condition(kind, status, reason="", message=""):
 
 
 def of_bundle(**status):
-    return bundle_state(SHOP, parse_status({"status": status}))
+    return bundle_state(SHOP, parse_status({"status": status}), load_words())
 
 
 def of_rule(**status):
@@ -126,6 +127,7 @@ def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed()
     assert About.DEPLOYED_DIFFERENTLY in good.resolved
 
 
+@pytest.mark.needs("drift", "health")
 def test_a_roll_back_names_what_runs_again():
     attempt = {**ATTEMPT, "outcome": "Failed", "rollback": "Succeeded"}
     state = of_bundle(attempted=attempt, deployed={"version": "1.8.0"})
@@ -152,6 +154,8 @@ def test_conditions_are_faults_until_they_are_known_not_to_hold():
     assert {About.DRIFTED, About.UNHEALTHY} <= good.resolved
 
 
+@pytest.mark.needs("signatures")
+@pytest.mark.needs("freeze")
 def test_trust_that_is_lost_is_told_and_trust_that_is_unknown_resolves_nothing():
     bad = of_bundle(verification={"verdict": "NotTrusted", "message": "no", "digest": "sha256:1"})
     assert one(bad, About.UNTRUSTED).why == "no"
@@ -184,6 +188,8 @@ def test_another_reason_is_not_ready_and_is_not_told_twice():
     assert About.NOT_READY not in progressing.resolved
 
 
+@pytest.mark.needs("attest")
+@pytest.mark.needs("cluster")
 def test_what_is_attested_is_told_and_why_it_is_not():
     said = "1.9.0 (sha256:1) is attested as staging"
     well = of_bundle(conditions=[condition("Attested", "True", "Attested", said)])
@@ -222,7 +228,7 @@ def test_of_a_bundle_that_is_deleted_only_a_failed_uninstall_is_told():
     def deleting(reason):
         ready = condition("Ready", "False", reason, "the Job failed")
         status = parse_status({"status": {"attempted": attempt, "conditions": [ready]}})
-        return bundle_state(SHOP, status, deleting=True)
+        return bundle_state(SHOP, status, load_words(), deleting=True)
 
     assert deleting("Uninstalling").holding == ()
     assert deleting("Uninstalling").resolved == frozenset()

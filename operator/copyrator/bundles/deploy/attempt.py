@@ -757,7 +757,7 @@ class AttemptRunner:
                 self.poll_states.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.
-                self.poll_states.forget_answer(entry.key)
+                self.poll_states.of(entry.key).forget()
             self._count(ending, job, now)
             return Step(written, due=(AT_ONCE,))
 

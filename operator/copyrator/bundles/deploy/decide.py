@@ -50,7 +50,6 @@ from copyrator.bundles.version.answer import (
     kept_until,
     record_available,
     record_error,
-    record_unavailable,
     take_over,
 )
 from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
@@ -148,7 +147,7 @@ def decide_deploy(
         findings=moment.findings,
         resolution=resolution,
     )
-    case = moment.features.propose(case)
+    case = case if entry.is_plain else moment.features.propose(case)
     if resolution.tag:
         decision = deciding.decide(case.status, case.wanted, spec.retry, now)
         case = replace(case, decision=decision)
@@ -160,7 +159,7 @@ def _correct(case: Case, moment: MomentGates) -> Case:
 
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
-    if case.deploys:
+    if case.deploys or case.entry.is_plain:
         return case
     correction = moment.features.correct(case, is_held=case.is_waiting)
     if correction is None:
@@ -286,15 +285,14 @@ def record_resolution(case: Case, next_poll: datetime, judging: Gates) -> Bundle
         found = resolution.named
     elif resolution.unresolved is None and resolution.tag:
         found = Candidate(resolution.tag, resolution.digest)
-    if found is None:
-        status = record_unavailable(status, resolution.rejected, next_poll, case.now)
-    else:
+    available = Available(rejected=resolution.rejected)
+    if found is not None:
         quarantined = case.decision.action is deciding.DeployAction.QUARANTINE
         rejected = tuple(
             one for one in resolution.rejected if quarantined or one.version != found.version
         )
         available = Available(version=found.version, digest=found.digest, rejected=rejected)
-        status = record_available(status, available, next_poll, case.now)
+    status = record_available(status, available, next_poll, case.now)
     if resolution.is_pinned and resolution.tag:
         status = structs.replace(
             status, target=VersionRef(version=resolution.tag, digest=resolution.digest)
@@ -337,19 +335,20 @@ class Deployer:
         entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
         if resolution.inherited:
             return self._take_over(entry, spec, resolution, desired.values_hash), None
-        key, known = entry.key, (entry.resource_version, resolution, desired.values_hash)
-        if self.poll_states.is_settled(key, known) and inputs.observed is None:
+        polling = self.poll_states.of(entry.key)
+        known = (entry.resource_version, resolution, desired.values_hash)
+        if polling.is_settled(known) and inputs.observed is None:
             next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
             return Step(entry, due=(next_poll,)), desired
         if resolution.error is not None:
             return self._report_poll_failed(inputs, resolution.error), desired
-        failures = self.poll_states.failures(key)
+        failures = polling.failures
         try:
             step, is_request_handled = await self._decide(inputs, resolution)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            self.poll_states.record_failures(key, failures)
+            polling.failures = failures
             return self._report_poll_failed(inputs, error, keeps=False), desired
-        if entry.status.parts or spec.parts:
+        if not entry.is_plain:
             step = step.then(partial(self._tidy, entry))
         if is_request_handled is None:
             return step, None
@@ -371,9 +370,9 @@ class Deployer:
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        before = self.poll_states.failures(entry.key)
-        failures = before.including(error)
-        is_new = failures is not before
+        polling = self.poll_states.of(entry.key)
+        failures = polling.failures.including(error)
+        is_new = failures is not polling.failures
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
         next_poll = poll_retry(rhythm, failures.count, now, error.retry_after, first=first)
         status = inputs.observed or entry.status
@@ -385,7 +384,7 @@ class Deployer:
         )
 
         async def set_next_poll(written: BundleEntry) -> Step:
-            self.poll_states.retry(entry.key, failures, next_poll)
+            polling.failures, polling.next_poll = failures, next_poll
             if is_kept and not written.status.failed_polls.count:  # an older CRD dropped it
                 return Step(written, written.status, verdict, due=(next_poll,))
             return Step(written, due=(next_poll, until if is_kept else None))
@@ -394,9 +393,8 @@ class Deployer:
         is_passing = keeps and not isinstance(error, AuthenticationFailed | TagNotFound)
         until = kept_until(status, spec)
         is_kept = is_passing and until is not None and now < until
-        handled = self.poll_states.handled(entry.key)
-        is_kept = is_kept and is_lenient(entry.status, inputs.desired, handled)
-        if handled is None:
+        is_kept = is_kept and is_lenient(entry.status, inputs.desired, polling.handled)
+        if polling.handled is None:
             is_kept = is_kept and self.features.have_judged(spec, entry.status, inputs.read)
         if not is_kept:
             return Step(entry, status, verdict, effect=set_next_poll)
@@ -416,13 +414,14 @@ class Deployer:
         if case.deploys:
             return await self._begin_attempt(case, status)
         status, verdict = report_idle(case, status)
-        begun = await self.features.precede(
-            replace(case, status=status), verdict, partial(self._find_account, case, status)
-        )
-        if begun is not None:
-            due = (*begun.due, self.poll_states.next_poll(entry.key))
-            return replace(begun, due=due), entry.request is None
-        request, is_handled = entry.request, not self.features.request(entry, status)
+        request, is_handled = entry.request, True
+        if not entry.is_plain:
+            find_account = partial(self._find_account, case, status)
+            asked = replace(case, status=status)
+            if (begun := await self.features.precede(asked, verdict, find_account)) is not None:
+                due = (*begun.due, self.poll_states.of(entry.key).next_poll)
+                return replace(begun, due=due), request is None
+            is_handled = not self.features.request(entry, status)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
@@ -444,7 +443,7 @@ class Deployer:
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        key = case.entry.key
+        polling = self.poll_states.of(case.entry.key)
         until = None if case.spec.suspend else case.decision.until
         judge_at = next_verdict_change(status.gates)
         if judge_at is not None and judge_at <= case.now:
@@ -452,13 +451,13 @@ class Deployer:
         changes_at = self.resolver.next_change(case.spec, status, case.now)
         awaited = until or judge_at or changes_at
         # What waits for its turn: the reconcile that had it may have waited for a registry.
-        waits_for_turn = self.features.due(case.entry) is not None
+        waits_for_turn = not case.entry.is_plain and self.features.due(case.entry) is not None
         is_final = case.resolution.unresolved is None and awaited is None and not waits_for_turn
 
         async def settle(written: BundleEntry) -> Step:
             if written is case.entry and is_final:
-                self.poll_states.settle(key, case.known(written))
-            return Step(written, due=(self.poll_states.next_poll(key), until, judge_at, changes_at))
+                polling.settle(case.known(written))
+            return Step(written, due=(polling.next_poll, until, judge_at, changes_at))
 
         return Step(case.entry, status, verdict, effect=settle)
 
@@ -478,9 +477,9 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            self.poll_states.settle(key, case.known(written))
-            due = self.poll_states.next_poll(key), self.accounts.check_at(key)
-            return Step(written, due=due)
+            polling = self.poll_states.of(key)
+            polling.settle(case.known(written))
+            return Step(written, due=(polling.next_poll, self.accounts.check_at(key)))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
@@ -490,12 +489,14 @@ class Deployer:
         assert need is not None
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
-        if self.resolver.must_confirm(entry, spec, deciding.occasion(need, case.wanted, status)):
+        occasion = deciding.occasion(need, case.wanted, status)
+        if spec.parts and self.resolver.must_confirm(entry, spec, occasion):
             return Step(entry, due=(AT_ONCE,)), None
         if not case.is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
-        begun = replace(case, status=status)
-        status = self.features.begun(begun, is_correction=case.is_correction)
+        if not entry.is_plain:
+            begun = replace(case, status=status)
+            status = self.features.begun(begun, is_correction=case.is_correction)
         step = await self.attempts.begin(entry, spec, status, need)
         return step, not case.is_correction or entry.request is None

@@ -138,7 +138,8 @@ class Feature:
     A point that is handed a Bundle is called for those that use the feature only: that aren't being
     deleted, unless it ``outlasts`` that, and whose spec is valid and has something of ``spec`` (or,
     beside that, what ``status`` and ``annotation`` say); or for its own ``keys``. The features are
-    asked in the order of the list.
+    asked in the order of the list. Of a Bundle that has nothing of any feature (``is_plain``) those
+    are asked that all Bundles use: for gates, in the process's life and where a status is written.
     """
 
     spec: ClassVar[type[Part] | tuple[type[Part], ...] | None] = None

@@ -25,7 +25,6 @@ from copyrator.api.bundle_status import (
     FailedPolls,
     LastError,
     Outcome,
-    Rejected,
     VersionRef,
 )
 from copyrator.api.conditions import ConditionType, ready_reason
@@ -194,26 +193,17 @@ def record_available(
 ) -> BundleStatus:
     """The status with the registry's resolution; an unchanged one keeps its time.
 
-    ``available`` has a tag and its digest; its time is ignored.
+    ``available`` has a tag and its digest, or neither where there is nothing for the Bundle: then
+    the target stays. Its time is ignored.
     """
-    version, digest = available.version, available.digest
+    known, ref = status.available, VersionRef(digest=available.digest, version=available.version)
+    same = (available.version, available.digest) == (known.version, known.digest)
+    time = known.time if same and known.time else format_time(now)
     return structs.replace(
         end_failures(status),
         ready=1,
-        available=_keep_time(available, status.available, now),
-        target=VersionRef(digest=digest, version=version),
-        next_poll_at=format_time(next_poll),
-    )
-
-
-def record_unavailable(
-    status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
-) -> BundleStatus:
-    """The status where the registry has nothing for the Bundle; its target stays."""
-    return structs.replace(
-        end_failures(status),
-        ready=1,
-        available=_keep_time(Available(rejected=rejected), status.available, now),
+        available=structs.replace(available, time=time),
+        target=ref if available.digest else status.target,
         next_poll_at=format_time(next_poll),
     )
 
@@ -225,11 +215,6 @@ def end_failures(status: BundleStatus) -> BundleStatus:
     is_poll = status.last_error.reason in REGISTRY_FAULTS
     error = LastError() if is_poll else status.last_error
     return structs.replace(status, failed_polls=FailedPolls(), last_error=error)
-
-
-def _keep_time(available: Available, known: Available, now: datetime) -> Available:
-    same = (available.version, available.digest) == (known.version, known.digest)
-    return structs.replace(available, time=known.time if same and known.time else format_time(now))
 
 
 def record_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:

@@ -15,7 +15,15 @@ from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanDecision, Pla
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.plan_words import describe_difference, find_lacking
+from copyrator.api.text import said
+from copyrator.api.times import time_since
 from copyrator.bundles.features.approval.record import is_spent
+from copyrator.bundles.features.approval.words import (
+    decision,
+    is_decision_due,
+    is_expired,
+    operation_counts,
+)
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint, hint_about
@@ -28,11 +36,10 @@ from copyrator.cli.core.objects import (
     one,
     shown,
 )
-from copyrator.cli.core.output import object_option, prose, said
+from copyrator.cli.core.output import object_option, prose
 from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.waiting import response_timeout_option, result, wait
-from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, decision, is_expired, operation_counts
+from copyrator.cli.view.bundle import BundleView
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of
@@ -163,7 +170,7 @@ def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> N
         raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
     if is_expired(plan, view.now):
         raise Fault(
-            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, view.now)} ago; "
+            f"{bundle}: plan {said(plan.id)} expired {time_since(plan.expires_at, view.now)} ago; "
             f"the operator makes it again; at once: {anew}"
         )
     if reason := _not_asked(view):
@@ -176,7 +183,7 @@ def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> N
 def _not_asked(view: BundleView) -> str:
     """Why no decision is required; empty where one is, or where that isn't known."""
     spec = view.spec
-    if view.is_decision_due or not isinstance(spec, BundleSpec):
+    if is_decision_due(view) or not isinstance(spec, BundleSpec):
         return ""
     if spec.part(ApprovalSpec).mode is ApprovalMode.NEVER:
         return "spec.approval.mode is Never"

@@ -26,7 +26,7 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.promotion import AHEAD, MAX_HOLD_TEXT, shown_hold
 from copyrator.api.structs import replace
-from copyrator.api.text import count
+from copyrator.api.text import count, printable, said
 from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
@@ -47,9 +47,7 @@ from copyrator.cli.core.output import (
     answer_option,
     dump,
     object_option,
-    printable,
     prose,
-    said,
     show_result,
     typed,
 )

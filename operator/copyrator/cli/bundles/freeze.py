@@ -22,14 +22,15 @@ from copyrator.api.freeze import (
     annotation_of,
     data_of,
     in_force,
-    read_annotation,
     read_config_map,
     sentence,
 )
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_duration, parse_time
-from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
+from copyrator.bundles.features.freeze.words import BESIDE, freeze_of, freezes_in, gap
+from copyrator.cli.core.beside import FoundBeside, read_all_beside, read_beside
+from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
@@ -37,7 +38,7 @@ from copyrator.cli.core.installation import (
     operator_namespace_option,
     username,
 )
-from copyrator.cli.core.objects import Body, annotations_of, listed
+from copyrator.cli.core.objects import Body, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, NAMESPACES
@@ -51,33 +52,6 @@ _NAMED: Final = 3
 """Freezes that a line names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """The freezes that were found, ended ones too."""
-
-    freezes: tuple[Freeze, ...] = ()
-    denied: tuple[str, ...] = ()
-    """What the user may not read: ``ConfigMap copyrator/copyrator-freeze``."""
-
-    def in_force(self, now: datetime) -> tuple[Freeze, ...]:
-        """Those that haven't ended."""
-        return tuple(in_force(self.freezes, now))
-
-    @property
-    def gap(self) -> str:
-        """What isn't known, as a sentence without its full stop; empty where all is."""
-        if not self.denied:
-            return ""
-        return f"whether deploys are frozen isn't known: you can't read {', '.join(self.denied)}"
-
-
-def freeze_of(namespace: Body) -> Freeze | None:
-    """The freeze of a Namespace; None where it has none."""
-    value = annotations_of(namespace).get(ANN_FREEZE)
-    name = namespace["metadata"]["name"]
-    return None if value is None else read_annotation(name, str(value))
-
-
 async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
     """The freeze of all namespaces; None where there is none."""
     try:
@@ -86,66 +60,16 @@ async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
         return None
 
 
-async def freezes_for(
-    client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
-) -> Frozen:
-    """What concerns a Bundle, as far as the user may read it."""
-    own = bundle["metadata"]["namespace"]
-    release = (bundle.get("spec") or {}).get("project_namespace") or own
-    names = [one for one in dict.fromkeys((own, release)) if installation.settings.serves(one)]
-    return await find_freezes(client, installation, names)
-
-
 async def find_freezes(
     client: KubeClient, installation: Installation, names: Iterable[str]
-) -> Frozen:
-    """The freezes of all namespaces and of these."""
-    of_these = (_read_namespace(client, name) for name in names)
-    found = await all_of((_read_all(client, installation), *of_these))
-    return Frozen(
-        tuple(one for one in found if isinstance(one, Freeze)),
-        tuple(one for one in found if isinstance(one, str)),
-    )
+) -> FoundBeside:
+    """The freezes of all namespaces and of these, ended ones too."""
+    return await read_beside(client, installation, names, (BESIDE,))
 
 
-async def _read_all(client: KubeClient, installation: Installation) -> Freeze | str | None:
-    """The freeze of all namespaces, or what can't be read."""
-    home = installation.settings.namespace
-    try:
-        found = await freeze_of_all(client, home)
-    except errors.ApiError as error:
-        return _unread(f"ConfigMap {home}/{CONFIG_MAP}", error)
-    if found is None and not installation.found:
-        return f"ConfigMap {CONFIG_MAP} (the operator wasn't found)"
-    return found
-
-
-async def _read_namespace(client: KubeClient, name: str) -> Freeze | str | None:
-    """The freeze of a namespace, or what can't be read."""
-    try:
-        return freeze_of(await client.get(NAMESPACES, None, name))
-    except errors.NotFound:
-        return None
-    except errors.ApiError as error:
-        return _unread(f"Namespace {name}", error)
-
-
-def _unread(what: str, error: errors.ApiError) -> str:
-    return what if isinstance(error, errors.Forbidden) else f"{what} ({error.message})"
-
-
-async def find_all_freezes(client: KubeClient, installation: Installation) -> Frozen:
-    """The freezes of all namespaces that the operator serves."""
-    if served := installation.settings.watch_namespaces:
-        return await find_freezes(client, installation, served)
-    async with ahead(listed(client, NAMESPACES, None, metadata_only=True)) as namespaces:
-        of_all = await find_freezes(client, installation, ())
-        try:
-            freezes = tuple(filter(None, map(freeze_of, await namespaces)))
-        except errors.ApiError as error:
-            unread = _unread("the list of Namespaces", error)
-            return Frozen(of_all.freezes, (*of_all.denied, unread))
-    return Frozen((*of_all.freezes, *freezes), of_all.denied)
+async def find_all_freezes(client: KubeClient, installation: Installation) -> FoundBeside:
+    """Those of all namespaces that the operator serves."""
+    return await read_all_beside(client, installation, (BESIDE,))
 
 
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
@@ -153,10 +77,10 @@ async def check(client: KubeClient, installation: Installation, now: datetime) -
     from copyrator.cli.doctor.check import Check  # noqa: PLC0415 - for doctor alone
 
     there = await find_all_freezes(client, installation)
-    frozen = in_force(there.freezes, now)
+    frozen = in_force(freezes_in(there.values), now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
-    if not said and there.denied:
-        return Check(WHAT, None, there.gap)
+    if not said and there.unread:
+        return Check(WHAT, None, gap(there.unread))
     if not said:
         return Check(WHAT, True, "nothing is frozen")
     good = False if any(one.fault for one in frozen) else None
@@ -327,7 +251,7 @@ async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
             found = [of_all] if of_all is not None else []
     else:
         there = await find_all_freezes(client, scope.installation)
-        found = sorted(there.freezes, key=lambda one: one.namespace)
+        found = sorted(freezes_in(there.values), key=lambda one: one.namespace)
     left = in_force(found, datetime.now(UTC))
     lines = [f"Still: {sentence(one)}." for one in left[:_NAMED]]
     if len(left) > _NAMED:

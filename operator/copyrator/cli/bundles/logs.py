@@ -12,6 +12,8 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import HistoryEntry, Outcome
+from copyrator.api.text import said, short_digest
+from copyrator.api.times import time_since
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
@@ -19,18 +21,7 @@ from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_options, pods_of, shown
-from copyrator.cli.core.output import (
-    Column,
-    Format,
-    Kind,
-    Table,
-    dump,
-    output_option,
-    prose,
-    said,
-    typed,
-)
-from copyrator.cli.view import rows
+from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.kube import errors
 from copyrator.kube.watch.store import name_of
@@ -204,9 +195,9 @@ def history_columns(view: BundleView) -> list[Column]:
     approved = any(entry.approved_by for entry in view.status.past)
     noted = any(map(_note, view.status.past))
     return [
-        Column("WHEN", lambda entry: rows.age(entry.time, view.now)),
+        Column("WHEN", lambda entry: time_since(entry.time, view.now)),
         Column("VERSION", lambda entry: said(entry.version)),
-        Column("DIGEST", lambda entry: rows.digest(entry.digest), spare=1),
+        Column("DIGEST", lambda entry: short_digest(entry.digest), spare=1),
         Column("REVISION", lambda entry: said(entry.revision), spare=2),
         Column("OUTCOME", lambda entry: said(entry.outcome)),
         Column("APPROVED BY", lambda entry: said(entry.approved_by), wide=not approved),

@@ -16,6 +16,7 @@ from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.cluster import ClusterSpec
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count
+from copyrator.api.times import time_since
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
@@ -28,7 +29,6 @@ from copyrator.bundles.jobs.rights import (
     uninstall_permissions,
 )
 from copyrator.cli.core.faults import hint
-from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 
 _CHARTS_ACCOUNT: Final = "werf"
@@ -47,7 +47,7 @@ def explain_permissions(view: BundleView, spec: BundleSpec) -> Iterator[str]:
     plan, attempted = status.part(PlanStatus), status.attempted
     found = attempted.finished_at if attempted.missing else plan.made_at or plan.started_at
     account = ServiceAccount.of(spec)
-    ago = f" {rows.age(found, view.now)} ago" if found else ""
+    ago = f" {time_since(found, view.now)} ago" if found else ""
     is_local = account.namespace == spec.project_namespace and not spec.uses(ClusterSpec)
     if is_local and account.name == _CHARTS_ACCOUNT:
         yield (

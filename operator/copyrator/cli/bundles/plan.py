@@ -28,7 +28,8 @@ from copyrator.api.plan_status import (
     PreviewPlan,
 )
 from copyrator.api.plan_words import find_lacking
-from copyrator.api.text import count
+from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
+from copyrator.api.times import time_since, time_until
 from copyrator.bundles.features.approval.operations import (
     AT_ROLLBACK,
     AT_UNINSTALL,
@@ -37,6 +38,17 @@ from copyrator.bundles.features.approval.operations import (
     StagedOperation,
     list_risky,
     read_planned,
+)
+from copyrator.bundles.features.approval.words import (
+    awaits_decision,
+    contents,
+    describe_plan,
+    describe_version,
+    failure,
+    how_to_decide,
+    lacking_reasons,
+    operation_counts,
+    preview_failure,
 )
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.cli.bundles.plan_log import (
@@ -52,34 +64,10 @@ from copyrator.cli.bundles.plan_log import (
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import Body, annotations_of, one, shown
-from copyrator.cli.core.output import (
-    Column,
-    Detail,
-    Format,
-    Kind,
-    Table,
-    detail_lines,
-    dump,
-    paint_diff,
-    printable,
-    prose,
-    said,
-    typed,
-)
+from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, wait
-from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import (
-    BundleView,
-    contents,
-    describe_plan,
-    describe_version,
-    failure,
-    how_to_decide,
-    lacking_reasons,
-    operation_counts,
-    preview_failure,
-)
+from copyrator.cli.view.bundle import BundleView
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -277,7 +265,7 @@ def plan_bundle(
         show(found, wide=shape is Format.WIDE, whole=whole)
         if found.is_preview:
             prose(["", ONLY_SHOWN])
-        elif found.view.awaits_decision:
+        elif awaits_decision(found.view):
             *_, how = how_to_decide(found.view)
             prose(["", f"{how}."])
     return bool(found.plan.operations)
@@ -359,7 +347,7 @@ def plan_fault(view: BundleView) -> str:
             f"spec.approval.mode is OnRisk or Always, or on request: {anew}"
         )
     if plan.outcome == PlanOutcome.RUNNING:
-        since = rows.age(plan.started_at, view.now)
+        since = time_since(plan.started_at, view.now)
         return (
             f"{bundle}: the plan of {said(plan.version)} is being made by the Job {said(plan.job)}"
             f", since {since}; try again when it has ended"
@@ -414,10 +402,10 @@ def describe_origin(found: PlanView) -> Iterator[Detail]:
     plan, view = found.plan, found.view
     if not found.is_preview and (note := _left_out(view)):
         yield Detail("Note", note)
-    values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
+    values = f", values {said(short_digest(plan.values_hash))}" if plan.values_hash else ""
     release = f"{release_namespace(view.body)}/{view.name.name}"
     yield Detail("Release", f"{release}, revision {said(plan.revision)}{values}")
-    made = rows.age(plan.made_at, view.now)
+    made = time_since(plan.made_at, view.now)
     yield Detail("Made", f"{made} ago by the Job {said(plan.job)}")
 
 
@@ -433,7 +421,7 @@ def _describe_preview(view: BundleView) -> Iterator[Detail]:
     yield Detail("Changes", operation_counts(plan))
     if plan.message:
         yield Detail("Note", said(plan.message, 2000))
-    yield Detail("Kept", f"expires {rows.until(plan.expires_at, view.now)}")
+    yield Detail("Kept", f"expires {time_until(plan.expires_at, view.now)}")
 
 
 def _left_out(view: BundleView) -> str | None:

@@ -21,6 +21,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
+from copyrator.api.text import said
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
@@ -44,7 +45,6 @@ from copyrator.bundles.jobs.script import NONCE_AT
 from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of
-from copyrator.cli.core.output import said
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS
 from copyrator.kube.watch.store import name_of

@@ -19,6 +19,7 @@ from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.schema import read
+from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES, SignaturesSpec
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.verdicts import verdict
@@ -27,7 +28,6 @@ from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.output import printable
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.reference import Repository

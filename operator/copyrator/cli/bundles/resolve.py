@@ -27,12 +27,14 @@ from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
+from copyrator.api.text import printable
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.features import load_gates
+from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
@@ -62,17 +64,7 @@ from copyrator.cli.bundles.registry import (
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.core.output import (
-    Column,
-    Format,
-    Kind,
-    Table,
-    dump,
-    output_option,
-    printable,
-    prose,
-    typed,
-)
+from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, LEASES
 from copyrator.oci.errors import RegistryError, RepositoryNotFound, TagNotFound
@@ -175,8 +167,8 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
     frozen = await freeze.find_freezes(
         client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
     )
-    if frozen.denied:
-        unread["freeze"] = frozen.gap
+    if frozen.unread:
+        unread["freeze"] = gap(frozen.unread)
     now = datetime.now(UTC)
     seen = ALL_SEEN
     if spec.part(PromotionSpec):
@@ -192,7 +184,7 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
         now=now,
         findings=Findings(
             (
-                FreezeFindings(frozen.freezes),
+                FreezeFindings(tuple(freezes_in(frozen.values))),
                 *(
                     one.find(cache, spec, lambda: seen.as_of(now))
                     for one in _GATES

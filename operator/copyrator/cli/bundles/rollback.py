@@ -36,6 +36,9 @@ from copyrator.api.rollback import (
     describe_ignored,
     rollback_targets,
 )
+from copyrator.api.text import said
+from copyrator.api.times import time_since
+from copyrator.bundles.engine.words import MESSAGE
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
@@ -47,10 +50,9 @@ from copyrator.cli.core.objects import (
     one,
     shown,
 )
-from copyrator.cli.core.output import object_option, prose, said, show_result
+from copyrator.cli.core.output import object_option, prose, show_result
 from copyrator.cli.core.waiting import response_timeout_option, timeout_option, wait, waits_for_gate
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import MESSAGE
 from copyrator.kube.errors import ConflictError
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.store import name_of
@@ -335,7 +337,7 @@ def _describe(one: HistoryEntry | Attempted | Deployed | Available | PinStatus) 
 
 
 def _announce(body: Body, status: BundleStatus, chosen: HistoryEntry) -> str:
-    age, running = rows.age(chosen.time, datetime.now(UTC)), _running(status)
+    age, running = time_since(chosen.time, datetime.now(UTC)), _running(status)
     if running.digest == chosen.digest:
         return f"Pinning {shown('bundles', body)} to what runs, {_describe(chosen)}."
     return (

@@ -28,15 +28,14 @@ from copyrator.api.kubeconfig import (
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count, first_of
-from copyrator.api.times import format_time
+from copyrator.api.text import count, first_of, said
+from copyrator.api.times import format_time, time_since
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed, username
 from copyrator.cli.core.objects import Body, listed
-from copyrator.cli.core.output import Format, answer_option, said
+from copyrator.cli.core.output import Format, answer_option
 from copyrator.cli.doctor.check import Check, print_checks
-from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     BUNDLES,
@@ -133,7 +132,7 @@ def credential(found: Kubeconfig, now: datetime) -> Check:
     if found.ends <= now:
         return Check("Credential", False, f"{ends}; write a new one into the Secret")
     if found.ends - now < WARNING:
-        left = rows.age(format_time(now), found.ends)
+        left = time_since(format_time(now), found.ends)
         return Check("Credential", None, f"{ends}, in {left}; write a new one into the Secret")
     return Check("Credential", True, ends)
 

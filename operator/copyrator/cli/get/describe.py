@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
+from copyrator.api.text import Detail, detail_lines
+from copyrator.api.times import time_since
 from copyrator.cli.core.cluster import ahead, all_of, run
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import (
@@ -25,16 +27,7 @@ from copyrator.cli.core.objects import (
     annotations_of,
     object_options,
 )
-from copyrator.cli.core.output import (
-    Detail,
-    Kind,
-    answer_option,
-    detail_lines,
-    dump,
-    plain,
-    prose,
-    typed,
-)
+from copyrator.cli.core.output import Kind, answer_option, dump, plain, prose, typed
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import EVENTS
@@ -101,18 +94,19 @@ async def _parts(
         from copyrator.cli.view.rule import RuleView, describe_rule
 
         return describe_rule(RuleView(body, now))
-    from copyrator.cli.bundles.freeze import freezes_for
+    from copyrator.cli.core.beside import beside, read_for
     from copyrator.cli.view.bundle import BundleView, describe_bundle
 
     installation = await find_installation(client, home)
-    found = await freezes_for(client, installation, body)
-    view = BundleView(body, now, installation, found.in_force(now), found.gap)
+    found = await read_for(client, installation, body)
+    near = beside(body, found.values, now)
+    view = BundleView(body, now, installation, near, found.unread)
     return describe_bundle(view)
 
 
 def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
     lines = [
-        f"{rows.age(last_seen(event), now):>4}  {event.get('type')}  "
+        f"{time_since(last_seen(event), now):>4}  {event.get('type')}  "
         f"{event.get('reason')}{times(event)}: {event.get('message')}"
         for event in events
     ]

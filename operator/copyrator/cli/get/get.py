@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.freeze import Freeze, sentence
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
@@ -125,45 +124,44 @@ def get(
 
 
 async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
-    shows_freezes = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
+    reads_beside = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
     async with (
         target.connect() as client,
-        ahead(find_installation(client) if shows_freezes else _nowhere()) as operator,
+        ahead(find_installation(client) if reads_beside else _nowhere()) as operator,
     ):
         found = await _read_all(client, queries)
         for part in found:
             await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
-        freezes, gap = await _freezes(client, found, operator)
+        beside, remarks = await _read_beside(client, found, operator)
         if any(part.bodies for part in found):
-            _show(found, queries, shape, freezes)
+            _show(found, queries, shape, beside)
         else:
             _nothing(target, queries, shape)
         if note:
             prose([note], err=True)
-        if freezes:
-            prose([f"No deploy begins: {sentence(one)}." for one in freezes], err=True)
-        if gap:
-            prose([f"{gap[0].upper()}{gap[1:]}."], err=True)
+        if remarks:
+            prose(remarks, err=True)
 
 
 async def _nowhere() -> None:
     """In place of an installation that needn't be found."""
 
 
-async def _freezes(
+async def _read_beside(
     client: KubeClient, found: Sequence[_Found], operator: Awaitable[Installation | None]
-) -> tuple[tuple[Freeze, ...], str]:
-    """The freezes in force for the Bundles that are shown, and what isn't known about them."""
+) -> tuple[Sequence[object], list[str]]:
+    """What concerns the Bundles that are shown, and the remarks about it and what isn't known."""
     bodies = [body for part in found if part.what == "bundles" for body in part.bodies]
     if not bodies:
-        return (), ""
-    from copyrator.cli.bundles.freeze import (  # noqa: PLC0415 - only for Bundles
-        Frozen,
-        find_all_freezes,
-        find_freezes,
+        return (), []
+    from copyrator.cli.core.beside import (  # noqa: PLC0415 - only for Bundles
+        FoundBeside,
+        concerning,
+        read_all_beside,
+        read_beside,
+        remarks,
     )
-    from copyrator.cli.view.bundle import freezes_of  # noqa: PLC0415 - the same
 
     now = datetime.now(UTC)
     places = {body["metadata"]["namespace"] for body in bodies}
@@ -172,15 +170,17 @@ async def _freezes(
     try:
         installation = await operator
         if installation is None:
-            return (), ""
+            return (), []
         if len(places) > FEW:
-            read = await find_all_freezes(client, installation)
+            read = await read_all_beside(client, installation)
         else:
-            read = await find_freezes(client, installation, sorted(places))
+            read = await read_beside(client, installation, sorted(places))
     except errors.ApiError as error:
-        return (), Frozen(denied=(f"where the operator is ({error.message})",)).gap
-    concerned = {one for body in bodies for one in freezes_of(body, read.freezes, now)}
-    return tuple(one for one in read.freezes if one in concerned), read.gap
+        read = FoundBeside(unread=(f"where the operator is ({error.message})",))
+    near = concerning(read.values, now)
+    concerned = {one for body in bodies for one in near(body)}
+    values = [one for one in read.values if one in concerned]
+    return values, list(remarks(values, read.unread))
 
 
 async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> list[_Found]:
@@ -242,7 +242,7 @@ def _show(
     found: Sequence[_Found],
     queries: Mapping[str, _ListQuery],
     shape: Format,
-    freezes: Sequence[Freeze],
+    beside: Sequence[object],
 ) -> None:
     scopes = {scope for query in queries.values() for scope in query.scopes}
     everywhere = None in scopes or len(scopes) > 1
@@ -254,7 +254,7 @@ def _show(
     for index, part in enumerate(part for part in found if part.bodies):
         if index:
             click.echo()
-        _print(part, freezes, namespaces=everywhere, wide=shape is Format.WIDE)
+        _print(part, beside, namespaces=everywhere, wide=shape is Format.WIDE)
 
 
 def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
@@ -269,18 +269,19 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -
     click.echo(f"No {shown} found {where}{hint_}.", err=True)
 
 
-def _print(part: _Found, freezes: Sequence[Freeze], *, namespaces: bool, wide: bool) -> None:
+def _print(part: _Found, values: Sequence[object], *, namespaces: bool, wide: bool) -> None:
     now, found = datetime.now(UTC), list[Any](part.bodies)
     columns: Sequence[Column] = rows.copy_columns(now)
     if part.what == "bundles":
+        from copyrator.cli.core.beside import concerning  # noqa: PLC0415 - only for Bundles
         from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
-            BUNDLE_COLUMNS,
             BundleView,
-            freezes_of,
+            bundle_columns,
         )
 
-        found = [BundleView(body, now, freezes=freezes_of(body, freezes, now)) for body in found]
-        columns = BUNDLE_COLUMNS
+        near = concerning(values, now)
+        found = [BundleView(body, now, beside=near(body)) for body in found]
+        columns = bundle_columns()
     elif part.what == "rules":
         from copyrator.cli.view.rule import RULE_COLUMNS, RuleView  # noqa: PLC0415 - as above
 

@@ -20,17 +20,10 @@ from rich.live import Live as Screen
 from rich.text import Text
 
 from copyrator.api.keys import ObjectName
+from copyrator.api.text import printable
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.objects import SINGULAR
-from copyrator.cli.core.output import (
-    Format,
-    Kind,
-    console,
-    dump,
-    identity,
-    printable,
-    typed,
-)
+from copyrator.cli.core.output import Format, Kind, console, dump, identity, typed
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.live import Live

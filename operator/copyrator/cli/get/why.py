@@ -290,20 +290,21 @@ def _state(body: Body) -> dict[str, Any]:
 
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:
-    from copyrator.cli.bundles.freeze import freezes_for
     from copyrator.cli.bundles.plan_log import with_refusals
+    from copyrator.cli.core.beside import beside, read_for
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rows import version
     from copyrator.cli.view.why_bundle import explain_bundle
 
     async with (
-        ahead(freezes_for(client, installation, bundle)) as freezes,
+        ahead(read_for(client, installation, bundle)) as reading,
         ahead(with_refusals(client, bundle)) as known,
     ):
         polled = await _polled(client, installation, bundle)
-        found = await freezes
+        found = await reading
         now = datetime.now(UTC)
-        view = BundleView(await known, now, installation, found.in_force(now), found.gap)
+        near = beside(bundle, found.values, now)
+        view = BundleView(await known, now, installation, near, found.unread)
     lines = list(explain_bundle(view, polled))
     state = {
         **_state(bundle),

@@ -17,8 +17,17 @@ from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
-from copyrator.api.text import count
+from copyrator.api.text import Detail, count, printable, said
+from copyrator.api.times import time_since
 from copyrator.bundles.features.approval.record import is_spent
+from copyrator.bundles.features.approval.words import (
+    describe_version,
+    is_expired,
+    lacking_reasons,
+    permission_summary,
+    plan_facts,
+    plan_state,
+)
 from copyrator.bundles.jobs.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
@@ -38,19 +47,9 @@ from copyrator.cli.bundles.plan_log import ObjectDiff, sign_of, with_refusals_of
 from copyrator.cli.core import reconcile
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import one
-from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.core.reconcile import set_suspend
 from copyrator.cli.ui.parts import fields
-from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import (
-    BundleView,
-    describe_version,
-    is_expired,
-    lacking_reasons,
-    permission_summary,
-    plan_facts,
-    plan_state,
-)
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import page_of, pages_of
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _facts(found: PlanView) -> Iterator[Detail]:
     if last is None:
         yield Detail("Approved last", "none of its last deploys")
     else:
-        ended = f"{said(last.outcome).lower()} {rows.age(last.time, view.now)} ago"
+        ended = f"{said(last.outcome).lower()} {time_since(last.time, view.now)} ago"
         who = said(last.approved_by)
         yield Detail("Approved last", f"{said(last.version)} by {who}, {ended}")
 

@@ -22,21 +22,22 @@ from copyrator.api import names
 from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftSpec, DriftStatus, DriftVerdict
+from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import Detail, printable, said, short_digest
+from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
+from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone
+from copyrator.bundles.features import load_words
+from copyrator.bundles.features.approval.words import awaits_decision
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.objects import Body, listed, skipped
-from copyrator.cli.core.output import Detail, printable, said
 from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
 from copyrator.cli.ui.parts import (
     INDENT,
@@ -51,29 +52,12 @@ from copyrator.cli.ui.parts import (
     fields,
     segment,
 )
+from copyrator.cli.ui.promotion_path import PlacedStage, PromotionGraph, PromotionPath
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import (
-    BundleView,
-    describe_next_poll,
-    describe_plan,
-    describe_preview,
-    describe_signatures,
-    describe_soak,
-    describe_source,
-    next_check,
-    operation_counts,
-    target_cluster,
-)
+from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source, rows_at
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
-from copyrator.cli.view.versions import (
-    Environment,
-    PromotionGraph,
-    PromotionPath,
-    Stage,
-    VersionChange,
-    timeline,
-)
-from copyrator.cli.view.why_bundle import StepState, explain_next, list_steps, waiting_version
+from copyrator.cli.view.versions import timeline
+from copyrator.cli.view.why_bundle import explain_next, list_steps, waiting_version
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     DAEMONSETS,
@@ -119,27 +103,16 @@ def moment(stamp: object, now: datetime) -> Moment | None:
     at = parse_time(stamp)
     if at is None:
         return None
-    distance = rows.until(stamp, now) if at > now else f"{rows.age(stamp, now)} ago"
+    distance = time_until(stamp, now) if at > now else f"{time_since(stamp, now)} ago"
     return Moment(format_time(at), f"{at:%Y-%m-%d %H:%M} UTC", distance)
 
 
 _TONES: Final[dict[str, str]] = dict(STATE_TONES) | {
     state: found
     for found, states in {
-        "good": (
-            *(StepState.PASSED, Status.CURRENT, VersionChange.DEPLOYED),
-            *(VersionChange.DEPLOYED_AGAIN, VersionChange.CORRECTED, VersionChange.APPROVED),
-        ),
-        "waiting": (
-            *(StepState.WAITING, VersionChange.DEPLOYING),
-            *(VersionChange.ROLLED_BACK, VersionChange.INTERRUPTED),
-            *(Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),
-        ),
-        "suspended": (VersionChange.PINNED, VersionChange.SKIPPED),
-        "fault": (
-            *(StepState.REFUSED, StepState.FAILED, Status.FAILED),
-            *(VersionChange.FAILED, VersionChange.REJECTED, DriftVerdict.DRIFTED),
-        ),
+        "good": (*(StepState.PASSED, Status.CURRENT),),
+        "waiting": (*(StepState.WAITING, Status.IN_PROGRESS, Status.TERMINATING, Status.UNKNOWN),),
+        "fault": (*(StepState.REFUSED, StepState.FAILED, Status.FAILED),),
     }.items()
     for state in states
 }
@@ -301,13 +274,13 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "path": bundle_path(view.name),
         "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
         "objects": found.objects,
-        "health": _health(view),
+        "health": " ".join(filter(None, (one.objects(view) for one in load_words()))),
         "log_tail": printable(view.status.last_error.log_tail or ""),
         "log_at": moment(view.status.last_error.time, view.now),
         "has_plan": view.status.part(PlanStatus).outcome is not None,
         "events": event_rows(found.events, view.now),
         "missing": found.missing,
-        "actions": actions_of("bundles", view.body, decides=view.awaits_decision),
+        "actions": actions_of("bundles", view.body, decides=awaits_decision(view)),
     }
 
 
@@ -326,7 +299,7 @@ def bundle_parts(
         "moment": lambda stamp: moment(stamp, now),
         "tone": tone,
         "sign": sign,
-        "digest": rows.digest,
+        "digest": short_digest,
         "sentence": _sentence(view, row),
         "next": _next_version(view),
         "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
@@ -334,8 +307,12 @@ def bundle_parts(
         "timeline": timeline(view, graph.sources_of(view.name)),
         "path": path,
         "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
-        "plan": fields(_plan(view)),
-        "drift": drift_part(view, drift),
+        "plan": fields(rows_at(view, Place.DECISION)),
+        "sections": [
+            _section(view, found, drift)
+            for one in load_words()
+            if (found := one.section(view)) is not None
+        ],
         "fields": fields(_details(view)),
         "conditions": condition_rows(view.body, view.now),
     }
@@ -357,36 +334,27 @@ def _earliest(view: BundleView) -> str:
 
 def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
-    there, plan = view.status.deployed, view.status.part(PlanStatus)
-    if row.state is rows.State.WAITING and view.awaits_decision:
-        ends = f"; it expires {rows.until(plan.expires_at, view.now)}" if plan.expires_at else ""
-        version, counts = said(plan.version), operation_counts(plan)
-        return f"{version} waits for a decision about its plan ({counts}){ends}."
+    there = view.status.deployed
+    if row.state is rows.State.WAITING:
+        for one in load_words():
+            if lead := one.lead(view):
+                return lead
     if row.message:
         return printable(row.message)
     if there.version:
-        since = rows.age(there.time, view.now)
+        since = time_since(there.time, view.now)
         how_long = f"has been deployed for {since}" if parse_time(there.time) else "is deployed"
         return f"{said(there.version)} {how_long}."
     return "Nothing is deployed yet."
-
-
-def _plan(view: BundleView) -> Iterator[Detail]:
-    """The parts about the plan; none where it has been deployed, or there is none."""
-    plan, attempt = view.status.part(PlanStatus), view.status.attempted
-    is_done = bool(plan.job) and plan.job == attempt.plan_job
-    if plan.outcome is not None and not is_done:
-        yield from describe_plan(view)
 
 
 def _details(view: BundleView) -> Iterator[Detail]:
     """What the other parts of the page don't have."""
     spec = view.spec
     yield from describe_source(view)
-    yield from describe_signatures(view.status)
+    yield from rows_at(view, Place.TRUST)
     yield Detail("Next poll", describe_next_poll(view))
-    yield from describe_preview(view)
-    yield from describe_soak(view)
+    yield from rows_at(view, Place.PREVIEW, Place.HISTORY)
     if not isinstance(spec, InvalidSpec) and (lines := list(explain_permissions(view, spec))):
         yield Detail("Permissions", below=lines)
     error = view.status.last_error
@@ -395,7 +363,7 @@ def _details(view: BundleView) -> Iterator[Detail]:
     withheld = view.status.condition(ConditionType.SETTINGS_WITHHELD)
     if withheld.is_true:
         yield Detail("Settings withheld", said(withheld.message, TEXT))
-    yield Detail("Age", rows.age(rows.created(view.body), view.now))
+    yield Detail("Age", time_since(rows.created(view.body), view.now))
 
 
 _ORDER: Final = (
@@ -421,44 +389,16 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
     return groups
 
 
-def _health(view: BundleView) -> str:
-    """Whether the release is healthy; the message where the page's first sentence isn't that."""
-    if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
-        return ""
-    found = view.status.condition(ConditionType.HEALTHY)
-    if not found:
-        return "Whether they are healthy isn't known yet."
-    since = rows.age(found.last_transition_time, view.now)
-    text = f"{said(found.reason)} for {since}"
-    message = found.message
-    return text if not message or message in view.trouble else f"{text}: {said(message, TEXT)}"
-
-
-def drift_part(view: BundleView, found: DriftReading) -> dict[str, Any] | None:
-    """What the last check for drift found; None where none is made."""
-    spec, drift = view.spec, view.status.part(DriftStatus)
-    if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
-        return None
-    condition, diffs = view.status.condition(ConditionType.DRIFTED), dict(found.diffs)
-    is_drifted = drift.verdict == DriftVerdict.DRIFTED
-    at = drift.since if is_drifted else drift.checked_at
+def _section(view: BundleView, section: Section, found: DriftReading) -> dict[str, Any]:
+    """The part of a page, with the diffs that were read."""
+    diffs = dict(found.diffs)
+    logs = ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(section.job)}"]
     return {
-        "state": said(condition.reason) if condition else "not checked yet",
-        "tone": "fault" if is_drifted else "good" if drift.verdict else "",
-        "at": moment(at, view.now),
-        "is_drifted": is_drifted,
-        "message": said(condition.message, TEXT) if condition else "",
-        "objects": [(said(one), diffs.get(said(one))) for one in drift.objects],
+        "section": section,
+        "at": moment(section.at, view.now),
+        "objects": [(said(one), diffs.get(said(one))) for one in section.objects],
         "fault": found.fault,
-        "more": max((drift.count or 0) - len(drift.objects), 0),
-        "corrections": drift.corrections or 0,
-        "next": next_check(view, spec),
-        "mode": str(spec.part(DriftSpec).mode),
-        "every": format_duration(spec.part(DriftSpec).interval),
-        "job": said(drift.found_job) if drift.found_job else "",
-        "command": shlex.join(
-            ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(drift.found_job)}"]
-        ),
+        "command": shlex.join(logs),
     }
 
 
@@ -476,7 +416,7 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
                 y,
                 _BOX,
                 list(_describe(one)),
-                tone=tone(one.state) if one.state else "",
+                tone="" if one.is_missing is None else _evidence_tone(one),
             )
             environments.append((outside, stage.name))
             y += outside.height + _GAP
@@ -505,12 +445,16 @@ def draw_path(path: PromotionPath, name: str, *, static: bool = False) -> Drawin
 
 def _describe(environment: Environment) -> Iterator[str]:
     yield f"environment {environment.name}"
-    if environment.state is not None:
-        missing = environment.state is not rows.State.READY
-        yield f"{sign(environment.state)} evidence {'is missing' if missing else 'counts'}"
+    if environment.is_missing is not None:
+        text = "is missing" if environment.is_missing else "counts"
+        yield f"{SIGNS[_evidence_tone(environment)]} evidence {text}"
     yield environment.asked
     if environment.where:
         yield environment.where
+
+
+def _evidence_tone(environment: Environment) -> Tone:
+    return Tone.WAITING if environment.is_missing else Tone.GOOD
 
 
 def bundle_path(name: ObjectName) -> str:
@@ -518,7 +462,7 @@ def bundle_path(name: ObjectName) -> str:
     return f"/bundles/{segment(name.namespace)}/{segment(name.name)}"
 
 
-def _texts(stage: Stage) -> Iterator[str]:
+def _texts(stage: PlacedStage) -> Iterator[str]:
     yield str(stage.name)
     yield f"{stage.version}  {sign(stage.state)} {stage.state}"
     if stage.soak:
@@ -547,8 +491,8 @@ async def release_objects(
         return [], ""
     if there.namespace not in (None, "", spec.project_namespace):
         return [], ""
-    if spec.uses(ClusterSpec):
-        return [], f"The release's objects aren't shown: they are in {target_cluster(view)}."
+    if view.cluster:
+        return [], f"The release's objects aren't shown: they are in {view.cluster}."
     manager = other_manager(body["metadata"].get("labels") or {}, spec.env) or names.HELM
     selector = f"{names.LABEL_MANAGED_BY}={manager}"
     place, limit = spec.project_namespace, asyncio.Semaphore(SIDE_BY_SIDE)

@@ -17,20 +17,20 @@ from markupsafe import Markup
 
 from copyrator import __version__
 from copyrator.api.keys import ObjectName
-from copyrator.api.text import count
+from copyrator.api.text import count, printable, said
 from copyrator.api.times import format_time
+from copyrator.bundles.engine.words import Banner
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable, said
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values
 from copyrator.cli.ui.parts import SIGNS, STATE_TONES, address, certificate_tone, segment
+from copyrator.cli.ui.promotion_path import PromotionGraph
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import Listing, Matrix, Query, Search, View, matrix
-from copyrator.cli.view.overview import FreezeRow, Overview, Snapshot
+from copyrator.cli.view.overview import Overview, Snapshot
 from copyrator.cli.view.rule import RuleView
-from copyrator.cli.view.versions import PromotionGraph
 from copyrator.cli.view.why_copy import count_rules, group_answers
 
 FIRST: Final = 25
@@ -117,7 +117,7 @@ class Pages:
         what: str,
         seen: Snapshot,
         listing: Listing,
-        freezes: Sequence[FreezeRow] = (),
+        banners: Sequence[Banner] = (),
         *,
         fragment: bool,
     ) -> str:
@@ -130,7 +130,7 @@ class Pages:
             seen=seen,
             what=what,
             listing=listing,
-            freezes=freezes,
+            banners=banners,
         )
 
     def search(self, seen: Snapshot, found: Search, *, fragment: bool) -> str:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
+from copyrator.api.text import Detail, printable
+from copyrator.api.times import time_since
 from copyrator.cli.core.objects import Body
-from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.get.describe import last_seen, times
-from copyrator.cli.view import rows
 from copyrator.cli.view.lists import Query
 from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import Validity
@@ -88,7 +88,7 @@ def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
             printable(one.type or ""),
             printable(one.status or ""),
             printable(one.reason or ""),
-            rows.age(one.last_transition_time, now),
+            time_since(one.last_transition_time, now),
             printable(one.message or "") if one.message != told else "",
         )
         for one in islice(found.values(), CONDITIONS)
@@ -99,7 +99,7 @@ def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
     """Events as a table, the newest first."""
     return [
         {
-            "age": rows.age(last_seen(event), now),
+            "age": time_since(last_seen(event), now),
             "type": str(event.get("type")),
             "reason": f"{event.get('reason')}{times(event)}",
             "message": printable(str(event.get("message"))),

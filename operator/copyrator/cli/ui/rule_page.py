@@ -21,10 +21,9 @@ from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import shared_message
 from copyrator.api.selectors import ANY_LABELS
-from copyrator.api.text import NAMED, count
-from copyrator.api.times import format_time
+from copyrator.api.text import NAMED, Detail, count, printable
+from copyrator.api.times import format_time, time_since, time_until
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.output import Detail, printable
 from copyrator.cli.ui.parts import (
     INDENT,
     SIGNS,
@@ -252,7 +251,7 @@ class RulePage:
             who = state.stopped
             stopped = printable(f"{who.kind} {who.namespace}/{who.name}: {who.message}")
         resume = hint("rollout", "resume", "rule", self.row.shown)
-        left = rows.until(until, self.view.now)
+        left = time_until(until, self.view.now)
         return RolloutParts(rollout_progress(self.view), steps, until, left, stopped, resume)
 
     @property
@@ -277,9 +276,9 @@ class RulePage:
     def details(self) -> list[Detail]:
         """Its settings, and what of its sources isn't used."""
         view, metadata = self.view, self.view.body["metadata"]
-        found = [Detail("Age", rows.age(metadata.get("creationTimestamp"), view.now))]
+        found = [Detail("Age", time_since(metadata.get("creationTimestamp"), view.now))]
         if "deletionTimestamp" in metadata:
-            since = rows.age(metadata["deletionTimestamp"], view.now)
+            since = time_since(metadata["deletionTimestamp"], view.now)
             found.append(Detail("Deleted", f"{since} ago, not removed yet"))
         return [*found, *describe_settings(view), *describe_origin(view)]
 

@@ -26,6 +26,7 @@ from copyrator.cli.bundles import logs
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.core.beside import beside
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of, hint
 from copyrator.cli.core.installation import Installation
@@ -37,7 +38,7 @@ from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import actions_of, event_rows, segment
 from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
-from copyrator.cli.view.bundle import BundleView, freezes_of
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import (
     CopySearch,
     Query,
@@ -49,7 +50,7 @@ from copyrator.cli.view.lists import (
     search,
 )
 from copyrator.cli.view.live import Live
-from copyrator.cli.view.overview import bundle_rows, freeze_rows, overview, rule_rows
+from copyrator.cli.view.overview import bundle_rows, list_banners, overview, rule_rows
 from copyrator.cli.view.rule import RuleView
 from copyrator.kube import errors
 
@@ -225,9 +226,9 @@ class Server:
         seen, now, what = self.live.now, datetime.now(UTC), request.path[1:]
         rows = rule_rows(seen, now) if what == "rules" else bundle_rows(seen, now)
         listing = list_rows(rows, read_query(request.query))
-        freezes = freeze_rows(seen, now) if what == "bundles" else ()
+        banners = list_banners(seen, now) if what == "bundles" else ()
         return _html(
-            self.pages.list_objects(what, seen, listing, freezes, fragment=_is_fragment(request))
+            self.pages.list_objects(what, seen, listing, banners, fragment=_is_fragment(request))
         )
 
     async def _search(self, request: web.Request) -> web.Response:
@@ -282,8 +283,8 @@ class Server:
         )
         found = replace(found, events=events, missing=missing)
         now = datetime.now(UTC)
-        freezes = freezes_of(body, self.live.now.freezes, now)
-        view = BundleView(body, now, self.installation, freezes)
+        near = beside(body, self.live.now.beside, now)
+        view = BundleView(body, now, self.installation, near)
         notice = self._notice_of(request)
         return _html(
             self.pages.bundle(self.live.now, view, found, fragment=fragment, notice=notice)

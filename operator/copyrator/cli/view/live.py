@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from copyrator.api import names
-from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import first_of
-from copyrator.cli.bundles.freeze import find_freezes, freeze_of
+from copyrator.cli.core.beside import NOTHING_BESIDE, FoundBeside, read_beside, values_of, wanted
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import MANAGED, Body, copy_kinds, named_kinds
 from copyrator.cli.view.overview import SeenCopies, SeenNamespace, Snapshot
@@ -36,8 +35,8 @@ FIRST_VIEW = 30.0
 """Seconds to wait for the first complete lists."""
 SHOWN = 3
 """Kinds that a sentence about faults names."""
-FREEZES = 5.0
-"""Seconds between two reads of what freezes all namespaces."""
+BESIDE = 5.0
+"""Seconds between two reads of what features have in ConfigMaps."""
 FAULTS = 1.0
 """Seconds between two checks for faults of watches."""
 
@@ -59,7 +58,7 @@ def _place(body: dict[str, Any]) -> SeenNamespace:
     labels = metadata.get("labels") or {}
     return SeenNamespace(
         metadata["resourceVersion"],
-        freeze_of(body),
+        values_of(body),
         {sys.intern(key): sys.intern(value) for key, value in labels.items()},
         str(metadata.get("creationTimestamp") or ""),
         "deletionTimestamp" not in metadata and labels.get(names.LABEL_IGNORE) != "true",
@@ -84,10 +83,8 @@ class Live:
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: dict[str, SeenNamespace] = field(default_factory=dict)
     _installation: Installation | None = None
-    _read_freezes: Sequence[Freeze] = ()
-    """Those that are read, and not watched."""
-    _unread_freezes: Sequence[str] = ()
-    """What may not be read of them."""
+    _beside: FoundBeside = NOTHING_BESIDE
+    """What is read for features, and not watched."""
     _copies: SeenCopies = field(default_factory=SeenCopies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
     _named: frozenset[str] | None = None
@@ -106,16 +103,16 @@ class Live:
         await self._watch_kind(RULES, self._rules)
         await self._watch_kind(BUNDLES, self._bundles)
         await self._watch_namespaces()
-        freezes = asyncio.create_task(self._read_all_freezes())
+        beside = asyncio.create_task(self._read_beside())
         await self._synced()
-        await freezes
+        await beside
         if self.patient:
             await self._watch_all_copies()
             await self._synced()
         else:
             self._start(self._watch_all_copies())
         self._start(self._look_for_faults())
-        self._start(self._look_for_freezes())
+        self._start(self._look_beside())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,7 +129,7 @@ class Live:
     @property
     def now(self) -> Snapshot:
         """What is known now."""
-        places = self._places.values()
+        places = sorted((name, one.beside) for name, one in self._places.items() if one.beside)
         return Snapshot(
             rules=self._rules,
             bundles=self._bundles,
@@ -140,7 +137,7 @@ class Live:
             namespaces=self._namespaces,
             faults=list(self._faults()),
             denied=list(self._not_allowed()),
-            freezes=[*self._read_freezes, *(one.freeze for one in places if one.freeze)],
+            beside=[*self._beside.values, *(value for _, found in places for value in found)],
             loading=list(self._loading()),
             places=self._places,
         )
@@ -156,8 +153,9 @@ class Live:
         for what, kind in self._denied.items():
             if kind in ("", *(self._named or ())):
                 yield what
-        if self._bundles and self._unread_freezes:
-            yield f"freezes ({', '.join(self._unread_freezes)})"
+        if self._bundles and self._beside.unread:
+            what = ", ".join(one.what for one in wanted())
+            yield f"{what} ({', '.join(self._beside.unread)})"
 
     def _loading(self) -> Iterator[str]:
         if self._finds_kinds:
@@ -234,22 +232,21 @@ class Live:
 
         await self._watch(WatchSpec(NAMESPACES, metadata_only=True, decode=_place), changed)
 
-    async def _look_for_freezes(self) -> None:
-        """Read again what freezes all namespaces, which isn't watched: few may list ConfigMaps."""
+    async def _look_beside(self) -> None:
+        """Read the features' ConfigMaps again, which aren't watched: few may list ConfigMaps."""
         while True:
-            await asyncio.sleep(FREEZES)
-            before = self._read_freezes, self._unread_freezes
-            await self._read_all_freezes()
-            if (self._read_freezes, self._unread_freezes) != before:
+            await asyncio.sleep(BESIDE)
+            before = self._beside
+            await self._read_beside()
+            if self._beside != before:
                 self.tell()
 
-    async def _read_all_freezes(self) -> None:
+    async def _read_beside(self) -> None:
         with suppress(errors.ApiError):
             if self._installation is None:
                 self._installation = await find_installation(self.client)
             places = () if self.scope is None else (self.scope,)
-            found = await find_freezes(self.client, self._installation, places)
-            self._read_freezes, self._unread_freezes = found.freezes, found.denied
+            self._beside = await read_beside(self.client, self._installation, places)
 
     async def _watch_all_copies(self) -> None:
         await self._watch_copies()

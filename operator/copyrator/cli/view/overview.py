@@ -8,16 +8,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.times import parse_time, time_since
+from copyrator.bundles.engine.words import Banner
+from copyrator.bundles.features import load_words
+from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, freezes_of
+from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import (
     CertificateRow,
@@ -69,7 +71,8 @@ class SeenNamespace:
     """What is kept of a Namespace."""
 
     resource_version: str
-    freeze: Freeze | None = None
+    beside: tuple[object, ...] = ()
+    """The values of features."""
     labels: Mapping[str, str] = field(default_factory=dict)
     created: str = ""
     """creationTimestamp."""
@@ -89,8 +92,8 @@ class Snapshot:
     """Why it may be out of date."""
     denied: Sequence[str] = ()
     """What the user may not list."""
-    freezes: Sequence[Freeze] = ()
-    """Ended ones too."""
+    beside: Sequence[object] = ()
+    """The values of features that were read beside rules and Bundles; ended ones too."""
     loading: Sequence[str] = ()
     """Kinds that are still being listed: their copies aren't all known yet."""
     places: Mapping[str, SeenNamespace] = field(default_factory=dict)
@@ -159,25 +162,6 @@ class OverviewRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeRow:
-    """A freeze in force."""
-
-    where: str
-    """``all namespaces``."""
-    reason: str
-    """Empty where none is given."""
-    who: str
-    since: str
-    """``2026-01-01T00:00:00Z (5m ago)``, or empty."""
-    until: str
-    """``2026-01-01T00:00:00Z (in 5m)``; empty where somebody has to end it."""
-    fault: str
-    """Why it can't be read; then nothing else is known."""
-    command: str
-    """What ends it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """All rules and Bundles, each list with the worst first."""
 
@@ -185,7 +169,7 @@ class Overview:
     bundles: Sequence[OverviewRow]
     certificates: Sequence[CertificateRow]
     """In copies, those that expire first."""
-    freezes: Sequence[FreezeRow] = ()
+    banners: Sequence[Banner] = ()
     kinds: Sequence[str] = ()
     """What rules copy, also those that aren't wanted."""
 
@@ -254,33 +238,14 @@ def overview(
         rules=sorted((row for row, _ in rules), key=order),
         bundles=sorted(bundles, key=order),
         certificates=first_rows((view for _, view in rules), CERTIFICATES),
-        freezes=freeze_rows(seen, now),
+        banners=list_banners(seen, now),
         kinds=kinds,
     )
 
 
-def freeze_rows(seen: Snapshot, now: datetime) -> list[FreezeRow]:
-    """The freezes in force; that of all namespaces first."""
-    found = sorted(in_force(seen.freezes, now), key=lambda one: one.namespace)
-    return [
-        FreezeRow(
-            where=f"the namespace {one.namespace}" if one.namespace else "all namespaces",
-            reason=one.reason,
-            who=one.who,
-            since=_moment(one.since, lambda stamp: f"{rows.age(stamp, now)} ago"),
-            until=_moment(one.until, lambda stamp: rows.until(stamp, now)),
-            fault=one.fault,
-            command=hint("thaw", *(("-n", one.namespace) if one.namespace else ("--all",))),
-        )
-        for one in found
-    ]
-
-
-def _moment(time: datetime | None, distance: Callable[[str], str]) -> str:
-    if time is None:
-        return ""
-    stamp = format_time(time)
-    return f"{stamp} ({distance(stamp)})"
+def list_banners(seen: Snapshot, now: datetime) -> list[Banner]:
+    """What holds for several Bundles."""
+    return [banner for one in wanted() for banner in one.banners(seen.beside, now, hint)]
 
 
 def rule_rows(seen: Snapshot, now: datetime) -> list[OverviewRow]:
@@ -290,17 +255,8 @@ def rule_rows(seen: Snapshot, now: datetime) -> list[OverviewRow]:
 
 def bundle_rows(seen: Snapshot, now: datetime) -> list[OverviewRow]:
     """The rows of all Bundles, in no order."""
-    freezes: dict[str, list[Freeze]] = {}
-    for one in in_force(seen.freezes, now):
-        freezes.setdefault(one.namespace, []).append(one)
-    found = []
-    for name, body in seen.bundles.items():
-        release = (body.get("spec") or {}).get("project_namespace")
-        places = {"", name.namespace, release if isinstance(release, str) else ""}
-        near = [one for place in sorted(places) for one in freezes.get(place, ())]
-        view = BundleView(body, now, freezes=freezes_of(body, near, now) if near else ())
-        found.append(bundle_row(view))
-    return found
+    near = concerning(seen.beside, now)
+    return [bundle_row(BundleView(body, now, beside=near(body))) for body in seen.bundles.values()]
 
 
 def kinds_of(found: Iterable[OverviewRow]) -> list[str]:
@@ -329,10 +285,10 @@ def bundle_row(view: BundleView) -> OverviewRow:
     return replace(
         row,
         reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
-        message=row.message or "; ".join(map(sentence, view.freezes)),
+        message=row.message or "; ".join(filter(None, (one.news(view) for one in load_words()))),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
-        deployed_ago=rows.age(status.deployed.time, view.now),
+        deployed_ago=time_since(status.deployed.time, view.now),
     )
 
 
@@ -350,7 +306,7 @@ def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow
         name=name,
         state=view.state,
         reason=rows.reason_of(ready),
-        since=rows.age(ready.last_transition_time, view.now),
+        since=time_since(ready.last_transition_time, view.now),
         changed=parse_time(ready.last_transition_time),
         message=view.trouble,
         numbers=numbers,

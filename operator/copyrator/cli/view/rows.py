@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from copyrator.api import names
 from copyrator.api.conditions import NO_CONDITION, PAUSES, Condition, ConditionType, read_conditions
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import Detail
+from copyrator.api.times import time_since
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body, annotations_of
-from copyrator.cli.core.output import Column, Detail
+from copyrator.cli.core.output import Column
 from copyrator.kube.watch.store import name_of
 
 if TYPE_CHECKING:
@@ -41,37 +42,6 @@ def state_of(condition: Condition, message: str) -> State:
 def ready(body: Body) -> Condition:
     """The Ready condition; empty before the operator's first status."""
     return read_conditions(body).get(ConditionType.READY, NO_CONDITION)
-
-
-def age(stamp: object, now: datetime) -> str:
-    """How long ago, in kubectl's format: 45s, 12m, 5h, 3d."""
-    moment = parse_time(stamp)
-    if moment is None:
-        return "-"
-    seconds = max(int((now - moment).total_seconds()), 0)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
-def until(stamp: object, now: datetime) -> str:
-    """How long until then: ``in 45s``; ``now`` where it is past."""
-    moment = parse_time(stamp)
-    if moment is None:
-        return "-"
-    seconds = int((moment - now).total_seconds())
-    if seconds <= 0:
-        return "now"
-    if seconds < 120:
-        return f"in {seconds}s"
-    return f"in {seconds // 60}m" if seconds < 7200 else f"in {seconds // 3600}h"
-
-
-def digest(value: object) -> str:
-    """The first characters of a digest, enough to distinguish two."""
-    text = str(value or "")
-    return text.removeprefix("sha256:")[:12] or "-"
 
 
 def version(found: Available | Deployed) -> dict[str, str | None] | None:
@@ -121,11 +91,11 @@ COMMON = (
     Column("NAME", lambda view: view.name.name),
     Column("STATUS", lambda view: view.state),
     Column("REASON", lambda view: view.reason),
-    Column("SINCE", lambda view: age(view.ready.last_transition_time, view.now), spare=2),
+    Column("SINCE", lambda view: time_since(view.ready.last_transition_time, view.now), spare=2),
     Column("READY", lambda view: str(view.ready.status or "-"), wide=True),
 )
 """The first columns of rules and Bundles; that of namespaces only where several are listed."""
-AGE = Column("AGE", lambda view: age(created(view.body), view.now), wide=True)
+AGE = Column("AGE", lambda view: time_since(created(view.body), view.now), wide=True)
 MESSAGE = Column("MESSAGE", lambda view: view.trouble, below=True)
 
 
@@ -143,11 +113,13 @@ def describe_head(body: Body, now: datetime, state: State) -> Iterator[Detail]:
     """The first parts of a description of a rule or Bundle."""
     metadata, condition = body["metadata"], ready(body)
     yield Detail("Name", name_of(body))
-    yield Detail("Age", age(metadata.get("creationTimestamp"), now))
+    yield Detail("Age", time_since(metadata.get("creationTimestamp"), now))
     reason = reason_of(condition) if condition else "not reconciled yet"
     yield Detail("Status", f"{state} ({reason})")
     if "deletionTimestamp" in metadata:
-        yield Detail("Deleted", f"{age(metadata['deletionTimestamp'], now)} ago, not removed yet")
+        yield Detail(
+            "Deleted", f"{time_since(metadata['deletionTimestamp'], now)} ago, not removed yet"
+        )
 
 
 def describe_conditions(what: str, body: Body, now: datetime) -> Iterator[Detail]:
@@ -159,7 +131,7 @@ def describe_conditions(what: str, body: Body, now: datetime) -> Iterator[Detail
     width = max(map(len, found), default=0)
     lines: list[str] = []
     for kind, one in found.items():
-        since = age(one.last_transition_time, now)
+        since = time_since(one.last_transition_time, now)
         status = str(one.status)
         lines.append(f"{kind:<{width}}  {status:<7}  {one.reason} (for {since})")
         waits = kind == ConditionType.UPDATE_PENDING and one.is_true
@@ -175,7 +147,7 @@ def copy_columns(now: datetime) -> list[Column]:
         Column("NAMESPACE", lambda body: name_of(body).namespace),
         Column("KIND", lambda body: str(body["kind"])),
         Column("NAME", lambda body: name_of(body).name),
-        Column("AGE", lambda body: age(created(body), now)),
+        Column("AGE", lambda body: time_since(created(body), now)),
         Column("RULE", lambda body: annotation(body, names.ANN_RULE)),
         Column("SOURCE", lambda body: annotation(body, names.ANN_SOURCE), wide=True),
     ]

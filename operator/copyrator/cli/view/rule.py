@@ -25,11 +25,11 @@ from copyrator.api.rule_status import (
     read_rule_status,
     shared_message,
 )
-from copyrator.api.text import GROUP, some
-from copyrator.api.times import format_duration, format_time
+from copyrator.api.text import GROUP, Detail, detail_lines, some
+from copyrator.api.times import format_duration, format_time, time_since, time_until
 from copyrator.cli.core.faults import hint, hint_about
 from copyrator.cli.core.objects import Body, is_set_to_suspend
-from copyrator.cli.core.output import Column, Detail, detail_lines
+from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
 from copyrator.kube.watch.store import name_of
 
@@ -247,7 +247,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     if not condition:
         yield f"{shown} is {rows.fault_of(condition)}"
         return
-    since = rows.age(condition.last_transition_time, view.now)
+    since = time_since(condition.last_transition_time, view.now)
     message = f": {condition.message}" if condition.message else ""
     yield f"{shown} is {view.state} ({condition.reason}, for {since}){message}"
     if is_set_to_suspend(view.body):
@@ -299,7 +299,7 @@ def describe_origin(view: RuleView) -> Iterator[Detail]:
         away = f", unreachable since {format_time(since)}" if since else ""
         yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
     synced = status.last_sync_time and format_time(status.last_sync_time)
-    yield Detail("Last sync", f"{rows.age(synced, view.now)} ago" if synced else "never")
+    yield Detail("Last sync", f"{time_since(synced, view.now)} ago" if synced else "never")
     for lost in status.overridden:
         yield Detail("Not used", f"{lost.source}: {lost.by} is used for {lost.host}")
     for unused in status.passed_over:
@@ -362,7 +362,7 @@ def _validity_period(certificate: Certificate, now: datetime) -> str:
     """``expires 2026-01-01T00:00:00Z (in 12d)``; with the beginning if that is to come."""
     stamp = format_time(certificate.not_after)
     if certificate.not_after <= now:
-        return f"expired {stamp} ({rows.age(stamp, now)} ago)"
+        return f"expired {stamp} ({time_since(stamp, now)} ago)"
     if now < certificate.not_before:
         begins = format_time(certificate.not_before)
         return f"valid from {begins}, expires {stamp} ({Validity.EARLY})"
@@ -411,7 +411,7 @@ def rollout_lines(view: RuleView) -> Iterator[str]:
         yield f"{text}, stopped: {who.kind} {who.namespace}/{who.name}: {who.message}"
     elif state.next_at is not None:
         stamp = format_time(state.next_at)
-        yield f"{text}, its pause ends at {stamp} ({rows.until(stamp, view.now)})"
+        yield f"{text}, its pause ends at {stamp} ({time_until(stamp, view.now)})"
     else:
         yield f"{text}, being written"
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 from copyrator.api import names
-from copyrator.api.approval import PlanStatus
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     ENOUGH_FAILED_POLLS,
@@ -20,38 +15,22 @@ from copyrator.api.bundle_status import (
     GateStatus,
     Outcome,
 )
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.freeze import sentence
-from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.reasons.bundles import BundleReason, Rejection
-from copyrator.api.rollback import PinStatus
-from copyrator.api.text import times
-from copyrator.api.times import format_time, parse_time
-from copyrator.api.windows import WindowsSpec, is_open, next_opening
-from copyrator.bundles.features import load_gates
+from copyrator.api.text import Detail, detail_lines, said, short_digest, times
+from copyrator.api.times import format_time, parse_time, time_since, time_until
+from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState
+from copyrator.bundles.features import load_gates, load_words
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.output import Detail, detail_lines, said
-from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import (
-    FREEZE,
-    MESSAGE,
-    WINDOW,
     BundleView,
-    consent,
-    describe_drift,
     describe_gates,
-    describe_health,
     describe_next_poll,
-    describe_pin,
-    describe_signatures,
-    describe_soak,
-    describe_waiting,
     next_attempt,
-    target_cluster,
+    rows_at,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +39,10 @@ if TYPE_CHECKING:
 _GATES = {gate.name: gate for gate in load_gates()}
 
 
-def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
-    """The time when all gates that haven't passed will have, and a window is open.
+def next_chance(spec: BundleSpec, status: BundleStatus) -> Opening | None:
+    """The time when all gates that haven't passed will have, and a deploy may begin.
 
-    With it, the time zone of the window that opens then; None where no window has to open. None
-    where all gates have passed, or where something else than time has to change.
+    None where all gates have passed, or where something else than time has to change.
     """
     objecting = [one for one in status.gates if one.state != GateState.PASSED]
     ends = [parse_time(one.until) if _ends_by_itself(one) else None for one in objecting]
@@ -72,10 +50,9 @@ def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneI
     if not known or len(known) < len(ends) or spec.suspend:
         return None
     moment = max(known)
-    if not spec.part(WindowsSpec).windows or is_open(spec.part(WindowsSpec).windows, moment):
-        return moment, None
-    found = next_opening(spec.part(WindowsSpec).windows, moment)
-    return None if found is None else (found[0], ZoneInfo(found[1].zone))
+    openings = (one.opens(spec, moment) for one in load_words())
+    found = next(filter(None, openings), Opening(moment))
+    return None if found.at is None else found
 
 
 def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -83,16 +60,17 @@ def explain_next(spec: BundleSpec, status: BundleStatus, now: datetime) -> Itera
     found = next_chance(spec, status)
     if found is None:
         return
-    moment, zone = found
+    moment, zone, gate = found
+    assert moment is not None
     stamp = format_time(moment)
     local = f" ({moment.astimezone(zone):%A %H:%M} {zone.key})" if zone else f" ({moment:%A})"
     names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
-    if zone and WINDOW not in names:
-        names.append(WINDOW)
+    if gate and gate not in names:
+        names.append(gate)
     when = " and ".join(_passes(name, spec) for name in names)
     version = waiting_version(status)
     what = f" of {version}" if version else ""
-    yield f"The earliest deploy{what} is at {stamp}{local}, {rows.until(stamp, now)}, when {when}."
+    yield f"The earliest deploy{what} is at {stamp}{local}, {time_until(stamp, now)}, when {when}."
 
 
 def _passes(name: str, spec: BundleSpec) -> str:
@@ -131,8 +109,8 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     spec, status, now = view.spec, view.status, view.now
     shown, deployed = f"Bundle {view.name}", status.deployed
     if deployed.version:
-        since = rows.age(deployed.time, now)
-        digest = rows.digest(deployed.digest)
+        since = time_since(deployed.time, now)
+        digest = short_digest(deployed.digest)
         yield f"{shown}: {deployed.version} ({digest}) is deployed, for {since}."
     else:
         yield f"{shown} hasn't been deployed yet."
@@ -146,25 +124,26 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield "Checks before the next deploy, in the order in which they are made:"
     for step in list_checks(view, spec):
         yield from step.lines(now)
-    if all(one.name != FREEZE for one in status.gates):
-        for one in view.freezes:
-            yield f"  {FREEZE}: nothing waits, but no deploy would begin: {sentence(one)}."
-        if view.unknown_freezes:
-            yield f"  {FREEZE}: unknown: {view.unknown_freezes}."
+    yield from _lines_at(view, Place.STATE)
     yield from explain_next(spec, status, now)
-    yield from detail_lines((*describe_signatures(status), *describe_soak(view)))
-    yield from _attested(view, spec)
-    yield from detail_lines(describe_waiting(view))
+    yield from detail_lines(rows_at(view, Place.TRUST, Place.HISTORY))
+    yield from _lines_at(view, Place.HISTORY)
+    yield from detail_lines(rows_at(view, Place.PLAN))
     yield from explain_permissions(view, spec)
-    yield from detail_lines((*describe_drift(view), *describe_health(view)))
+    yield from detail_lines(rows_at(view, Place.RELEASE, Place.OBJECTS))
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.message, 2048)}"
     yield from _attempt(view, spec)
-    if identity := view.identity:
-        yield f"{spec.registry} gets tokens of {identity}."
+    yield from _lines_at(view, Place.SOURCE)
     yield from _failed_polls(spec, status, now)
     yield Detail("Next poll", describe_next_poll(view)).line
     yield from _polled(spec, polled)
+
+
+def _lines_at(view: BundleView, place: Place) -> Iterator[str]:
+    """What features say at a place."""
+    for one in load_words():
+        yield from one.lines(view, place)
 
 
 def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
@@ -174,45 +153,6 @@ def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
 
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
-
-
-class StepState(StrEnum):
-    """The state of a step on the way to a deploy."""
-
-    PASSED = "passed"
-    WAITING = "waiting"
-    REFUSED = "refused"
-    FAILED = "failed"
-    NOT_REACHED = "not reached"
-
-
-@dataclass(frozen=True, slots=True)
-class DeployStep:
-    """A check before a deploy, or the deploy."""
-
-    name: str
-    state: StepState
-    text: str = ""
-    """Why, or what it waits for; without a full stop."""
-    reason: str = ""
-    until: str = ""
-    """A time; empty where none is known."""
-    ends: str = ""
-    """What happens then, as a verb."""
-    command: str = ""
-    """Changes it."""
-    rejected: Sequence[tuple[str, str]] = ()
-    """Versions that weren't chosen, each with the cause."""
-
-    def lines(self, now: datetime) -> Iterator[str]:
-        """For `copyrator why`."""
-        text = f": {self.text}" if self.text else ""
-        ends = f"; {self.ends} {rows.until(self.until, now)}" if self.until else ""
-        command = f"; {self.command}" if self.command else "."
-        reason = f", {self.reason}" if self.reason else ""
-        yield f"  {self.name}: {self.state}{reason}{text}{ends}{command}"
-        for version, cause in self.rejected:
-            yield f"    rejected {version}: {cause}"
 
 
 _STATES: Final[Mapping[str | None, StepState]] = {
@@ -227,17 +167,9 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
     if names.ANN_DISABLE_AUTOUPDATE in view.annotations:
         text = "the annotation stops polls and deploys until it is removed"
         yield DeployStep(names.ANN_DISABLE_AUTOUPDATE, StepState.REFUSED, text)
-    if spec.uses(ClusterSpec):
-        yield _cluster(view)
-    elif spec.project_namespace != spec.namespace:
-        text, accepted = consent(view, spec.project_namespace)
-        decided = StepState.PASSED if accepted else StepState.REFUSED
-        state = StepState.WAITING if accepted is None else decided
-        yield DeployStep(
-            "consent", state, f"the release in namespace {spec.project_namespace} {text}"
-        )
+    yield from _steps_at(view, spec, Place.NAMESPACE)
     yield _version(view, spec)
-    yield from _pin(view)
+    yield from _steps_at(view, spec, Place.VERSIONS)
     if status.ready_reason == BundleReason.WOULD_DOWNGRADE:
         text = f"what is left is lower than the deployed {status.deployed.version}"
         yield DeployStep("downgrade", StepState.REFUSED, text)
@@ -264,6 +196,12 @@ def list_checks(view: BundleView, spec: BundleSpec) -> Iterator[DeployStep]:
         )
 
 
+def _steps_at(view: BundleView, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
+    """The checks of features at a place."""
+    for one in load_words():
+        yield from one.steps(view, spec, place)
+
+
 def is_quarantined(spec: BundleSpec, status: BundleStatus) -> bool:
     """Whether what was tried last failed so often that it isn't tried again by itself."""
     attempt = status.attempted
@@ -279,10 +217,9 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    for one in view.freezes if FREEZE not in known else ():
-        until = format_time(one.until) if one.until else ""
-        text = sentence(one)
-        missing.append(DeployStep(FREEZE, StepState.WAITING, text, until=until, ends="ends"))
+    missing += (
+        step for one in load_words() for step in one.missing(view) if step.name not in known
+    )
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]
@@ -293,7 +230,7 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     attempt, there, available = status.attempted, status.deployed, status.available
     if attempt.is_running:
         text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
-        since = rows.age(attempt.started_at, view.now)
+        since = time_since(attempt.started_at, view.now)
         return DeployStep("deploy", StepState.WAITING, f"{text}, for {since}")
     if attempt.outcome in (Outcome.FAILED, Outcome.INTERRUPTED):
         word = "failed" if attempt.outcome == Outcome.FAILED else "was interrupted"
@@ -312,19 +249,9 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
         text = f"{said(there.version)} stays deployed" if there.version else ""
         return DeployStep("deploy", StepState.NOT_REACHED, text)
     if there.digest == available.digest:
-        text = f"{said(there.version)} is deployed, for {rows.age(there.time, view.now)}"
+        text = f"{said(there.version)} is deployed, for {time_since(there.time, view.now)}"
         return DeployStep("deploy", StepState.PASSED, text)
     return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
-
-
-def _attested(view: BundleView, spec: BundleSpec) -> Iterator[str]:
-    """Whether what is deployed is attested; nothing where nothing is."""
-    found, attest = view.status.condition(ConditionType.ATTESTED), spec.find(AttestSpec)
-    if attest is None or not found:
-        return
-    text = said(found.message, MESSAGE).rstrip(".")
-    name = said(attest.environment)
-    yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."
 
 
 def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
@@ -333,7 +260,7 @@ def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
     where = f"{spec.registry}/{spec.repo}"
     state = StepState.REFUSED
     if available.version:
-        digest = rows.digest(available.digest)
+        digest = short_digest(available.digest)
         text = f"{spec.version} of {where} resolves to {available.version} ({digest})"
         state = StepState.PASSED
     elif available.time and (others or any(one.state != GateState.PASSED for one in gates)):
@@ -353,42 +280,12 @@ def _version(view: BundleView, spec: BundleSpec) -> DeployStep:
     return DeployStep("version", state, text, rejected=rejected)
 
 
-def _cluster(view: BundleView) -> DeployStep:
-    """Whether the kubeconfig of another cluster can be used."""
-    ready = view.status.condition(ConditionType.READY)
-    unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
-    text, reason = f"the release is in {target_cluster(view)}", ready.reason
-    if _is_tried_again(view.status):
-        reason = BundleReason.CLUSTER_UNREACHABLE
-    if reason in unusable:
-        return DeployStep("cluster", StepState.WAITING, text, reason=reason)
-    is_known = view.status.part(ClusterStatus).server is not None
-    return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
-
-
-def _is_tried_again(status: BundleStatus) -> bool:
-    """Whether a deploy or a plan is running after one that had no access to another cluster."""
-    plan, attempted, last = status.part(PlanStatus), status.attempted, next(iter(status.past), None)
-    if attempted.is_running and attempted.interruptions:
-        return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
-    return plan.outcome == PlanOutcome.RUNNING and bool(plan.interruptions)
-
-
-def _pin(view: BundleView) -> Iterator[DeployStep]:
-    """What a user rolled back to; nothing where nobody did."""
-    pin = view.status.part(PinStatus)
-    if pin.digest is not None:
-        text = f"only {describe_pin(view)}, is deployed"
-        yield DeployStep("pin", StepState.PASSED, text, command=view.hint("unpin"))
-    if pin.refused is not None:
-        text = said(pin.refused, 1000)
-        yield DeployStep("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
-
-
 def _ends(gate: GateStatus) -> str:
     """What happens at the time of a gate's verdict, as a verb."""
-    ends = _GATES[gate.name].until if gate.name in _GATES else "ends"
-    return "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else ends
+    for one in load_words():
+        if ends := one.ends(gate):
+            return ends
+    return _GATES[gate.name].until if gate.name in _GATES else "ends"
 
 
 def _attempt(view: BundleView, spec: BundleSpec) -> Iterator[str]:
@@ -421,12 +318,12 @@ def _failed_polls(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iter
     enough = number >= ENOUGH_FAILED_POLLS
     shown = f"{number} or more" if enough else f"{number}"
     yield (
-        f"Polls have failed for {rows.age(failed.since, now)} ({shown} in a row), the last one "
+        f"Polls have failed for {time_since(failed.since, now)} ({shown} in a row), the last one "
         f"with {error.reason}: {said(error.message, 512)}"
     )
     if spec.suspend:
         return  # Ready is kept for as long as that
     yield (
-        f"If none succeeds, Ready becomes False {rows.until(format_time(until), now)}"
+        f"If none succeeds, Ready becomes False {time_until(format_time(until), now)}"
         f"{'' if enough else ', or sooner with the third failure'}."
     )

@@ -11,9 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.text import GROUP, count, some
-from copyrator.cli.core.output import Detail
-from copyrator.cli.view import rows
+from copyrator.api.text import GROUP, Detail, count, some
+from copyrator.api.times import time_since
 from copyrator.cli.view.rule import CertificateRow, CopyGroup
 
 
@@ -89,15 +88,15 @@ _NOT_MADE = "wasn't created by a rule"
 
 def describe_writes(metadata: Mapping[str, Any], now: datetime) -> Iterator[Detail]:
     """When an object was created and written, and by whom else."""
-    yield Detail("Age", rows.age(metadata.get("creationTimestamp"), now))
+    yield Detail("Age", time_since(metadata.get("creationTimestamp"), now))
     written: dict[str, str] = {}
     for entry in metadata.get("managedFields") or ():
         manager, time = str(entry.get("manager")), str(entry.get("time") or "")
         written[manager] = max(written.get(manager, ""), time)
     if ours := written.pop(names.FIELD_MANAGER, None):
-        yield Detail("Written", f"{rows.age(ours, now)} ago")
+        yield Detail("Written", f"{time_since(ours, now)} ago")
     for manager, time in sorted(written.items()):
-        yield Detail("Managers", f"{manager}, {rows.age(time, now)} ago")
+        yield Detail("Managers", f"{manager}, {time_since(time, now)} ago")
 
 
 def group_answers(found: Iterable[RuleAnswer]) -> list[list[RuleAnswer]]:

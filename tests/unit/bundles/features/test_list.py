@@ -9,12 +9,22 @@ from types import FunctionType
 import pytest
 
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.features import FEATURES, load_gates
+from copyrator.bundles.engine.words import Words
+from copyrator.bundles.features import FEATURES, load_gates, load_words
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 TOY = ROOT / "tests" / "toy_feature" / "greeting"
-NOT_OF_STEPS = ["connect", "start", "stop", "checks", "publish", "retry", "is_judged"]
+NOT_OF_STEPS = {
+    "connect",
+    "start",
+    "stop",
+    "checks",
+    "publish",
+    "retry",
+    "is_judged",
+    "awaits_moment",
+}
 
 ORDER = [
     *("skip-digests", "signature", "vendored", "plain", "age", "promotion"),
@@ -36,7 +46,14 @@ def test_its_picture_has_each_point_of_a_reconcile() -> None:
     points = [name for name, what in vars(Feature).items() if is_point(name, what)]
     picture = PAGE.partition("points at which features enter:\n")[2].partition("A step")[0]
     assert len(points) > 20
-    assert [name for name in points if not re.search(rf" {name}\b", picture)] == NOT_OF_STEPS
+    assert {name for name in points if not re.search(rf" {name}\b", picture)} == NOT_OF_STEPS
+
+
+def test_each_thing_that_words_may_say_is_said_by_a_feature() -> None:
+    names = [name for name in vars(Words) if not name.startswith("_")]
+    kinds = [type(one) for one in load_words()]
+    assert len(names) > 20
+    assert [name for name in names if not any(name in vars(kind) for kind in kinds)] == []
 
 
 def is_point(name: str, what: object) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.bundles.test_permissions import spec_of, view_of
 
+from copyrator.bundles.features.approval.words import permission_summary
 from copyrator.cli.bundles.permissions import explain_permissions, manifest, roles_of
 from copyrator.cli.bundles.plan_log import with_refusals_of
-from copyrator.cli.view.bundle import permission_summary
 
 Body = dict[str, Any]
 

@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from copyrator.api.freeze import MAX_REASON
+from copyrator.bundles.features.freeze.words import freezes_in
+from copyrator.bundles.features.freeze.words import gap as gap_of
 from copyrator.cli import cli
-from copyrator.cli.bundles.freeze import _Until, check, freezes_for
+from copyrator.cli.bundles.freeze import _Until, check
+from copyrator.cli.core.beside import beside, read_for
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view.bundle import BundleView, describe_bundle
@@ -141,6 +144,7 @@ def test_doctor_fails_where_a_freeze_can_not_be_read_and_names_it_first() -> Non
     assert found.said.endswith("namespace b is frozen: why; and 1 more")
 
 
+@pytest.mark.needs("freeze")
 def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
     client = FakeClient({"a": "why", "b": "why"})
     served = Settings(namespace="home", watch_namespaces=("a", "gone"))
@@ -151,14 +155,15 @@ def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
 
 def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
     client = FakeClient({"team": "t", "release": "r", "other": "o"}, {"reason": "a"})
-    found = asyncio.run(freezes_for(client, HERE, BUNDLE))  # type: ignore[arg-type]
-    assert [(one.namespace, one.reason) for one in found.in_force(NOW)] == [
+    found = asyncio.run(read_for(client, HERE, BUNDLE))  # type: ignore[arg-type]
+    near = beside(BUNDLE, found.values, NOW)
+    assert [(one.namespace, one.reason) for one in freezes_in(near)] == [
         ("", "a"),
         ("team", "t"),
         ("release", "r"),
     ]
-    assert found.gap == ""
-    view = BundleView(BUNDLE, NOW, HERE, found.in_force(NOW), found.gap)
+    assert found.unread == ()
+    view = BundleView(BUNDLE, NOW, HERE, near)
     lines = list(explain_bundle(view))
     assert "  freeze: nothing waits, but no deploy would begin: namespace team is frozen: t." in (
         lines
@@ -168,6 +173,7 @@ def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
 ABSENT = Installation(settings=Settings(namespace="home"), namespace="home")
 
 
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("client", "installation", "gap"),
     [
@@ -194,9 +200,10 @@ ABSENT = Installation(settings=Settings(namespace="home"), namespace="home")
 def test_what_the_user_may_not_read_is_unknown_and_not_none(
     client: FakeClient, installation: Installation, gap: str
 ) -> None:
-    found = asyncio.run(freezes_for(client, installation, BUNDLE))  # type: ignore[arg-type]
-    assert found.gap == gap
-    view = BundleView(BUNDLE, NOW, installation, found.in_force(NOW), found.gap)
+    found = asyncio.run(read_for(client, installation, BUNDLE))  # type: ignore[arg-type]
+    assert gap_of(found.unread) == gap
+    near = beside(BUNDLE, found.values, NOW)
+    view = BundleView(BUNDLE, NOW, installation, near, found.unread)
     told = [line for line in explain_bundle(view) if "unknown" in line]
     assert told == ([f"  freeze: unknown: {gap}."] if gap else [])
     described = [one.value for one in describe_bundle(view) if one.label == "Frozen"]

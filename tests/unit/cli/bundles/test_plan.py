@@ -411,6 +411,7 @@ def test_without_the_log_a_risky_hook_is_named_too():
     ]
 
 
+@pytest.mark.needs("approval")
 def test_of_an_object_that_the_deploy_and_a_rollback_write_the_diff_is_of_the_deploy():
     diff = "┌ Update Job/migrate\n│ + x\n└ Update Job/migrate"
     found = planned_changes(PlanView(view(plan=HOOKED), replace(STAGED, diff=diff)))

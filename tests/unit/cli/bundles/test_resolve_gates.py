@@ -72,6 +72,7 @@ def gates(shop: dict[str, Any], **objects: Any) -> BundleGates:
     return asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
 
 
+@pytest.mark.needs("age")
 def rows(found: BundleGates, *, signed: bool = False) -> dict[str, tuple[str, str, str]]:
     return {
         one["name"]: (one["state"], one.get("reason", ""), one.get("message", ""))
@@ -209,6 +210,8 @@ def test_without_usable_keys_attestations_turn_nothing_down(
     assert found.versions(CHOSEN) == ()
 
 
+@pytest.mark.needs("approval", "freeze", "signatures")
+@pytest.mark.needs("dependencies", "freeze", "windows")
 def test_missing_keys_and_keys_that_are_trusted_for_signatures_are_faults() -> None:
     assert "doesn't exist" in gates(attested_by("staging")).attesters.fault
     cosign = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}

@@ -6,20 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from rich.text import Text
 
+from copyrator.api.text import MOST, Detail, printable, said
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.output import (
-    MOST,
-    Column,
-    Detail,
-    Table,
-    paint_diff,
-    printable,
-    prose,
-    reference,
-    said,
-)
+from copyrator.cli.core.output import Column, Table, paint_diff, prose, reference
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BUNDLE_COLUMNS, BundleView
+from copyrator.cli.view.bundle import BundleView, bundle_columns
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MESSAGE = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0"
@@ -154,7 +145,7 @@ def test_a_pipe_and_who_wants_no_colours_get_diffs_without(capsys, monkeypatch):
 def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
     good = {**FAILING, "status": "True", "reason": "Deployed"}
     versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
-    columns = BUNDLE_COLUMNS
+    columns = bundle_columns()
     failing, well = bundle(conditions=[FAILING], **versions), bundle(conditions=[good], **versions)
     Table(columns).print([BundleView(failing, NOW), BundleView(well, NOW)])
     heads, first, *below, last = printed(capsys)
@@ -172,7 +163,7 @@ def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_shor
     versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
     short, long = bundle(conditions=[good], **versions), bundle(conditions=[FAILING], **versions)
     long["metadata"] = {"name": "n" * 53, "namespace": "s" * 63}
-    columns = BUNDLE_COLUMNS
+    columns = bundle_columns()
     Table(columns).print([BundleView(short, NOW), BundleView(long, NOW)])
     heads, first, *parts = printed(capsys)
     assert max(map(len, (heads, first, *parts))) <= 80
@@ -205,7 +196,7 @@ def test_the_rule_of_a_copy_with_long_names_is_whole(capsys):
 
 def test_a_pipe_gets_one_line_for_each_object(capsys):
     row = BundleView(bundle(conditions=[FAILING]), NOW)
-    Table(BUNDLE_COLUMNS[1:]).print([row])
+    Table(bundle_columns()[1:]).print([row])
     _, line = printed(capsys)
     assert line.endswith(FAILING["message"])
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from copyrator.cli.core.output import Detail, detail_lines
+from copyrator.api.text import Detail, detail_lines
 from copyrator.cli.get.describe import refer_to_error
 from copyrator.cli.view.rule import RuleView, describe_rule
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.core.output import printable
+from copyrator.api.text import printable
+from copyrator.bundles.engine.words import Environment, Soak, Stage
 from copyrator.cli.ui.bundle_page import (
     OBJECTS,
     DriftReading,
@@ -23,9 +24,9 @@ from copyrator.cli.ui.bundle_page import (
     moment,
 )
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.promotion_path import PlacedStage, PromotionPath
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import State
-from copyrator.cli.view.versions import Environment, PromotionPath, Soak, Stage
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -67,6 +68,7 @@ def test_the_first_sentence_is_the_fault_or_what_runs(body: dict[str, Any], sent
     assert values(body)["one"]["sentence"] == sentence
 
 
+@pytest.mark.needs("approval")
 def test_the_version_that_waits_is_the_next_one() -> None:
     there = {"version": "1.0", "digest": DIGEST}
     gate = {"name": "promotion", "state": "Waiting", "reason": "NotPromoted"}
@@ -90,9 +92,13 @@ def test_a_paths_boxes_are_below_each_other_and_their_arrows_join_them() -> None
     names = [ObjectName("apps", name) for name in ("a", "b", "c")]
     soak = Soak("1.1", 0.25, text="1.1 soaked 6h of 24h, 18h left")
     stages = [
-        Stage(names[0], State.READY, "Deployed", "1.1"),
-        Stage(names[1], State.FAILING, "x", "1.0", soak, 1, is_subject=True, more=["q", "r"]),
-        Stage(names[2], State.WAITING, "x", "-", indent=1),
+        PlacedStage(names[0], State.READY, "Deployed", "1.1"),
+        PlacedStage(
+            *(names[1], State.FAILING, "x", "1.0", [Stage(soak)], 1),
+            is_subject=True,
+            more=["q", "r"],
+        ),
+        PlacedStage(names[2], State.WAITING, "x", "-", indent=1),
     ]
     path = PromotionPath(stages, [(names[0], names[1]), (names[0], names[2])])
     found = draw_path(path, "path")
@@ -119,11 +125,12 @@ def test_a_paths_boxes_are_below_each_other_and_their_arrows_join_them() -> None
 def test_environments_of_other_clusters_are_boxes_above_the_bundle() -> None:
     name = ObjectName("apps", "shop")
     environments = [
-        Environment("staging", "", "soak 24h, at most 168h old", State.READY),
-        Environment("load", "cluster uid", "at most 1h old", State.WAITING),
-        Environment("canary", "", "at most 1h old", None),
+        Environment("staging", "", "soak 24h, at most 168h old", is_missing=False),
+        Environment("load", "cluster uid", "at most 1h old", is_missing=True),
+        Environment("canary", "", "at most 1h old", is_missing=None),
     ]
-    stage = Stage(name, State.WAITING, "x", "1.0", is_subject=True, environments=environments)
+    facts = [Stage(environments=environments)]
+    stage = PlacedStage(name, State.WAITING, "x", "1.0", facts, is_subject=True)
     found = draw_path(PromotionPath([stage]), "path")
     assert found is not None
     staging, load, canary, shop = found.boxes

@@ -25,7 +25,7 @@ from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import SORTS, CopySearch, Query, View, list_rows, matrix, search
-from copyrator.cli.view.overview import Snapshot, bundle_rows, freeze_rows, overview, rule_rows
+from copyrator.cli.view.overview import Snapshot, bundle_rows, list_banners, overview, rule_rows
 from copyrator.cli.view.rule import RuleView
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -144,7 +144,7 @@ def render_all(known: Snapshot) -> None:
     for sort in SORTS:
         for what, rows in (("rules", rules), ("bundles", bundles)):
             listing = list_rows(rows, Query(sort=sort))
-            PAGES.list_objects(what, known, listing, freeze_rows(known, NOW), fragment=False)
+            PAGES.list_objects(what, known, listing, list_banners(known, NOW), fragment=False)
     PAGES.search(known, search(known, rules, bundles, CopySearch(Query("m"))), fragment=False)
 
 

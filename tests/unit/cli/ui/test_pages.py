@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.core.output import Detail
+from copyrator.api.text import Detail
 from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.parts import fields

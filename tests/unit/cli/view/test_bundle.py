@@ -13,23 +13,25 @@ from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
-from copyrator.bundles.features import load_gates
-from copyrator.bundles.identity import spec_hash
-from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import detail_lines, printable
-from copyrator.cli.view.bundle import (
-    APPROVAL,
-    ASSUMED,
-    BUNDLE_COLUMNS,
-    FREEZE,
-    SIGNATURE,
-    BundleView,
-    describe_bundle,
+from copyrator.api.text import detail_lines, printable
+from copyrator.bundles.features import load_gates, load_words
+from copyrator.bundles.features.approval.words import (
+    awaits_decision,
     describe_plan,
+    is_decision_due,
     operation_counts,
-    passed_over,
     permission_summary,
     plan_state,
+)
+from copyrator.bundles.features.freeze import words as freeze
+from copyrator.bundles.identity import spec_hash
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.view.bundle import (
+    ASSUMED,
+    BundleView,
+    bundle_columns,
+    describe_bundle,
+    passed_over,
 )
 from copyrator.cli.view.overview import State, bundle_row
 from copyrator.cli.view.why_bundle import explain_bundle
@@ -74,7 +76,7 @@ def why(body: dict[str, Any], begin: str) -> list[str]:
 
 def cells(body: dict[str, Any]) -> dict[str, str]:
     view = BundleView(body, NOW)
-    return {column.head: column.value(view) for column in BUNDLE_COLUMNS}
+    return {column.head: column.value(view) for column in bundle_columns()}
 
 
 def glance(*conditions: Any, **status: Any) -> tuple[str, str]:
@@ -109,6 +111,7 @@ def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None
     assert glance(READY, odd) == glance(READY, condition(kind, "True"))
 
 
+@pytest.mark.needs("login")
 @pytest.mark.parametrize(
     ("spec", "shown"),
     [({}, "-"), ({"auth": "creds"}, "Secret creds"), ({"provider": "aws"}, "aws")],
@@ -135,6 +138,7 @@ DRIFTED = condition("Drifted", "True", "Drifted", "update ::ConfigMap:app has dr
 UNTRUSTED = "1.0.1 stays deployed, but isn't trusted: no key"
 
 
+@pytest.mark.needs("drift", "health", "signatures")
 @pytest.mark.parametrize(
     ("conditions", "seen"),
     [
@@ -182,6 +186,7 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(
     assert glance(READY, pending(reason, status="False"))[1] == ""
 
 
+@pytest.mark.needs("freeze")
 def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     ready = condition("Ready", "Unknown", "OutsideWindow", "closed")
     waits = pending("AwaitingApproval", "plan 1 waits")
@@ -203,6 +208,8 @@ def test_a_list_says_which_wait_for_a_freeze() -> None:
 SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
 
 
+@pytest.mark.needs("age", "approval", "dependencies", "promotion", "signatures", "windows")
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("spec", "status", "shown"),
     [
@@ -245,7 +252,8 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
 
 
 def test_the_gates_of_these_names_exist() -> None:
-    assert {APPROVAL, FREEZE, SIGNATURE} <= {gate.name for gate in load_gates()}
+    named = {name for words in load_words() for name in words.gates}
+    assert {*named, freeze.GATE} <= {gate.name for gate in load_gates()}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:
@@ -258,6 +266,7 @@ def test_the_gates_that_a_forced_deploy_passed_over() -> None:
         assert ("passed over age, window" in line) is bool(text)
 
 
+@pytest.mark.needs("consent")
 @pytest.mark.parametrize(
     ("consent", "verdict", "text"),
     [
@@ -297,6 +306,7 @@ ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
 SERVER = "https://other.example.com"
 
 
+@pytest.mark.needs("approval", "cluster")
 @pytest.mark.parametrize(
     ("status", "where", "verdict"),
     [
@@ -392,16 +402,16 @@ def planned(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
 def test_the_state_of_a_plan_in_words(change: dict[str, Any], state: str, waits: bool) -> None:
     view = view_of(planned(PLAN | change))
     assert plan_state(view) == state
-    assert view.awaits_decision is waits
+    assert awaits_decision(view) is waits
 
 
 def test_a_decision_is_due_by_a_condition_or_by_the_gate() -> None:
     gate = {"name": "approval", "state": "Waiting", "reason": "AwaitingApproval"}
-    assert view_of(planned()).is_decision_due
-    assert view_of(planned(conditions=[], gates=[gate])).is_decision_due
+    assert is_decision_due(view_of(planned()))
+    assert is_decision_due(view_of(planned(conditions=[], gates=[gate])))
     for other in ({"state": "Passed"}, {"name": "window"}, {"reason": "Planning"}):
         view = view_of(planned(conditions=[], gates=[gate | other]))
-        assert not view.is_decision_due
+        assert not is_decision_due(view)
         assert plan_state(view) == "made; no decision is required"
 
 
@@ -414,6 +424,7 @@ def test_operations_are_counted_by_type() -> None:
     assert counted({"operations": 0}) == "no operations"
 
 
+@pytest.mark.needs("approval")
 def test_describe_and_why_say_how_to_decide() -> None:
     body = planned(PLAN | {"newer": "1.3.0"}, attempted={"plan": "b" * 32, "approvedBy": "ann"})
     newer = "1.3.0 waits for the decision; copyrator plan bundle apps/shop --refresh plans it now"
@@ -435,6 +446,7 @@ def test_describe_and_why_say_how_to_decide() -> None:
     assert described(planned(None), "Plan") == why(planned(None), "Plan:") == []
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
@@ -456,6 +468,7 @@ def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str
     assert described(body, "Preview")[1:] == ([line] if text else [])
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
@@ -472,6 +485,8 @@ def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: s
     assert (why(body, "Plan:")[1] == line) is bool(text)
 
 
+@pytest.mark.needs("approval")
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -543,6 +558,8 @@ FOUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("drift")
+@pytest.mark.needs("drift")
 def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str, Any]:
     body = bundle({"drift": {"mode": mode}})
     made_of = {"digest": "sha256:a", "specHash": spec_hash(body["spec"], {}, {})}
@@ -574,6 +591,7 @@ def test_why_says_the_same_of_drift_and_why_nothing_is_known() -> None:
     assert lines[-1].endswith("; at once: copyrator plan bundle apps/shop --refresh")
 
 
+@pytest.mark.needs("drift")
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -586,6 +604,7 @@ def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
     assert f"  Next check:    {said}; at once: " in described(drifting(**status), "Drift")[-1]
 
 
+@pytest.mark.needs("health")
 def test_nothing_is_said_where_nobody_asks() -> None:
     off = drifting(mode="Off", conditions=[SICK])
     assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
@@ -616,6 +635,8 @@ ENDED = {
 }
 
 
+@pytest.mark.needs("promotion")
+@pytest.mark.needs("promotion")
 def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
 
@@ -646,6 +667,7 @@ def test_why_says_the_soak_and_that_it_is_held() -> None:
 ATTEST = {"environment": "staging", "keyFrom": {"secretName": "a", "key": "b"}}
 
 
+@pytest.mark.needs("attest")
 def test_describe_and_why_say_what_is_attested() -> None:
     said = {"environment": "staging", "state": "Attested", "issuedAt": "2026-01-02T11:00:00Z"}
     withdrawn = {**said, "state": "Withdrawn", "reason": "it was held: \x1b[31mx"}
@@ -664,6 +686,9 @@ def test_describe_and_why_say_what_is_attested() -> None:
 VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
 
 
+@pytest.mark.needs("approval")
+@pytest.mark.needs("freeze", "windows")
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("label", "body", "lines"),
     [
@@ -727,7 +752,7 @@ def test_a_freeze_in_force_is_described() -> None:
         Freeze(namespace="apps", reason="a release"),
         Freeze(namespace="apps", reason="over", until=NOW),
     ]
-    view = replace(view_of(bundle()), freezes=in_force(freezes, NOW))
+    view = replace(view_of(bundle()), beside=in_force(freezes, NOW))
     found = [one for one in describe_bundle(view) if one.label == "Frozen"]
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
@@ -743,10 +768,10 @@ def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     shut = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
     outside = bundle(attempted=attempted, gates=[shut])
     assert described(outside, "Next attempt") == ["Next attempt:  when a window opens"]
-    frozen = replace(view_of(outside), freezes=freezes)
+    frozen = replace(view_of(outside), beside=freezes)
     both = "Next attempt:  when the freeze ends and a window opens"
     assert both in detail_lines(describe_bundle(frozen))
-    frozen = replace(view_of(body), freezes=freezes)
+    frozen = replace(view_of(body), beside=freezes)
     assert "Next attempt:  when the freeze ends" in detail_lines(describe_bundle(frozen))
     assert "It is retried when the freeze ends." in explain_bundle(frozen)
     assert "It is retried in 34s." in explain_bundle(view_of(body))
@@ -793,6 +818,8 @@ def test_any_status_can_be_shown(status: Any) -> None:
 PINNED = {"version": "1.0.0", "digest": f"sha256:{'a' * 64}", "at": "2026-01-02T11:00:00Z"}
 
 
+@pytest.mark.needs("rollback")
+@pytest.mark.needs("rollback")
 def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
@@ -828,6 +855,7 @@ def test_describe_says_which_tags_are_looked_at() -> None:
     assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
 
 
+@pytest.mark.needs("login")
 @pytest.mark.parametrize(
     ("own", "who"), [((), "ServiceAccount apps/werf"), (("app*",), "the operator's own identity")]
 )
@@ -837,4 +865,4 @@ def test_describe_and_why_say_whose_token_the_registry_gets(own: tuple[str, ...]
     view = BundleView(body, NOW, Installation(settings=settings, namespace="copyrator"))
     assert f"Logs in as:    {who} (azure)" in detail_lines(describe_bundle(view))
     assert f"shop.azurecr.io gets tokens of {who} (azure)." in list(explain_bundle(view))
-    assert view_of(bundle()).identity == ""
+    assert not described(bundle(), "Logs in as")

@@ -26,6 +26,7 @@ def rollout(step=1, **more):
     return {"content": "a" * 32, "previous": "b" * 32, "steps": 4, "step": step, **more}
 
 
+@pytest.mark.needs("drift", "health", "signatures")
 @pytest.mark.parametrize(
     ("body", "state"),
     [
@@ -81,6 +82,7 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     assert [view.number(state) for state in State] == [2, 1, 1, 1]
 
 
+@pytest.mark.needs("drift")
 @pytest.mark.parametrize(
     ("conditions", "state", "reason"),
     [
@@ -182,6 +184,7 @@ def test_a_row_has_the_deployed_and_the_available_version():
     assert (row.shown, row.numbers, row.available, row.since) == ("infra/a", "1.0", "1.1", "60m")
 
 
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("freeze", "reason", "message"),
     [
@@ -194,7 +197,7 @@ def test_a_row_has_the_deployed_and_the_available_version():
 )
 def test_a_freeze_is_seen_also_where_nothing_waits(freeze, reason, message):
     known = seen(bundle("a"))
-    known.freezes = [freeze]
+    known.beside = [freeze]
     (row,) = overview(known, NOW).all
     assert (row.state, row.reason, row.message) == (State.READY, reason, message)
 
@@ -209,7 +212,7 @@ def test_what_the_operator_works_on_is_in_progress_and_needs_no_attention():
         bundle("deploys", "Unknown", "Deploying"),
         bundle("waits", "Unknown", "AwaitingApproval"),
     )
-    known.freezes = [Freeze(namespace="infra")]
+    known.beside = [Freeze(namespace="infra")]
     view = overview(known, NOW)
     assert [row.name for row in view.moving] == ["rolls", "deploys", "starts"]
     assert [row.name for row in view.attention] == ["stopped", "waits", "planned"]
@@ -235,6 +238,7 @@ def test_the_newest_deploys_of_bundles_that_are_well_are_listed():
     assert [row.name for row in view.deploys] == [f"b{day:02}" for day in range(12, 4, -1)]
 
 
+@pytest.mark.needs("freeze")
 def test_the_overview_may_be_of_a_part_only():
     ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2027-01-01T00:00:00Z"}
     counts = {"desired": 3, "ready": 2}
@@ -249,16 +253,19 @@ def test_the_overview_may_be_of_a_part_only():
 def test_a_freeze_has_its_parts_and_the_command_that_ends_it():
     known = seen()
     until = NOW + timedelta(hours=3)
-    known.freezes = [
+    known.beside = [
         Freeze(namespace="team-a", who="ann", since=NOW - timedelta(minutes=5)),
         Freeze(reason="holidays", until=until),
         Freeze(namespace="over", until=NOW),
     ]
-    whole, one = overview(known, NOW).freezes
-    assert (whole.where, whole.reason, whole.until) == (
-        *("all namespaces", "holidays"),
-        "2026-01-02T15:00:00Z (in 3h)",
+    whole, one = overview(known, NOW).banners
+    assert whole.title + whole.text == "Deploys are frozen in all namespaces: holidays"
+    assert whole.notes == ["until 2026-01-02T15:00:00Z (in 3h)"]
+    assert whole.command == "copyrator thaw --all"
+    assert one.title + one.text == (
+        "Deploys are frozen in the namespace team-a; no reason is given"
     )
-    assert (whole.since, whole.who, whole.command) == ("", "", "copyrator thaw --all")
-    assert (one.where, one.who, one.until) == ("the namespace team-a", "ann", "")
-    assert (one.since, one.command) == ("2026-01-02T11:55:00Z (5m ago)", "copyrator thaw -n team-a")
+    assert one.notes == [
+        *("By ann", "since 2026-01-02T11:55:00Z (5m ago)", "until somebody ends it"),
+    ]
+    assert one.command == "copyrator thaw -n team-a"

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from copyrator.api.times import format_time
-from copyrator.cli.core.output import detail_lines
+from copyrator.api.text import detail_lines
+from copyrator.api.times import format_time, time_since, time_until
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
 from copyrator.cli.view.rule import describe_rule
@@ -26,20 +26,20 @@ NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ],
 )
 def test_an_age_has_one_unit_as_in_kubectl(ago, shown):
-    assert rows.age(format_time(NOW - timedelta(**ago)), NOW) == shown
+    assert time_since(format_time(NOW - timedelta(**ago)), NOW) == shown
 
 
 @pytest.mark.parametrize("junk", [None, "", 7, "yesterday"])
 def test_what_is_no_time_is_a_dash(junk):
-    assert rows.age(junk, NOW) == "-"
-    assert rows.until(junk, NOW) == "-"
+    assert time_since(junk, NOW) == "-"
+    assert time_until(junk, NOW) == "-"
 
 
 @pytest.mark.parametrize(
     ("ahead", "shown"), [(-1, "now"), (5, "in 5s"), (600, "in 10m"), (36000, "in 10h")]
 )
 def test_the_time_until_something(ahead, shown):
-    assert rows.until(format_time(NOW + timedelta(seconds=ahead)), NOW) == shown
+    assert time_until(format_time(NOW + timedelta(seconds=ahead)), NOW) == shown
 
 
 def cells(body):

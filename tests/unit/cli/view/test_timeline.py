@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from copyrator.api.text import printable
+from copyrator.bundles.engine.words import VersionEvent
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import printable
 from copyrator.cli.view.bundle import BundleView
-from copyrator.cli.view.versions import MESSAGE, VersionEvent, timeline
+from copyrator.cli.view.versions import MESSAGE, timeline
 from copyrator.settings.config import Settings
 from hostile.mangled import JSON
 
@@ -44,6 +45,7 @@ def events(body: dict[str, Any], *sources: dict[str, Any]) -> list[VersionEvent]
     return timeline(BundleView(body, NOW, INSTALLATION), sources)
 
 
+@pytest.mark.needs("approval")
 def shown(body: dict[str, Any], *sources: dict[str, Any]) -> list[tuple[str, ...]]:
     return [(str(one.change), one.version, *one.notes) for one in events(body, *sources)]
 
@@ -80,6 +82,7 @@ def test_the_running_attempt_is_the_newest_entry() -> None:
     assert shown(body) == [("Deploying", "1.1", "approved by bob"), ("Deployed", "1.0")]
 
 
+@pytest.mark.needs("promotion")
 def test_only_the_newest_attempt_has_a_message_and_says_what_became_of_it() -> None:
     history = [entry(n, "1.1", "b", "Failed", reason="DeployFailed") for n in (3, 2)]
     attempted = {
@@ -113,6 +116,7 @@ def test_a_version_was_promoted_from_the_bundle_that_had_it_before() -> None:
     assert shown(body, later, broken) == [("Deployed", "1.0")]
 
 
+@pytest.mark.needs("rollback")
 @pytest.mark.parametrize(("decision", "word"), [("Approved", "Approved"), ("Rejected", "Rejected")])
 def test_a_decision_about_a_plan_is_an_entry_until_the_plan_is_deployed(
     decision: str, word: str

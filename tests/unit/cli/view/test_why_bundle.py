@@ -12,8 +12,8 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected
 from copyrator.api.freeze import Freeze
+from copyrator.api.text import detail_lines
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.output import detail_lines
 from copyrator.cli.core.reconcile import _is_ready
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import ASSUMED, BundleView, describe_bundle, next_poll
@@ -70,6 +70,7 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     assert polls(image="copyrator:1") == ["in 8m1s, every 10m by default"]
 
 
+@pytest.mark.needs("signatures")
 @pytest.mark.parametrize(
     "status",
     [
@@ -291,6 +292,7 @@ WITHDRAWN = {
 UNKNOWN = {"verdict": "Unknown", "reason": "VerificationUnavailable", "message": "503"}
 
 
+@pytest.mark.needs("signatures")
 @pytest.mark.parametrize(
     ("verification", "shown"),
     [
@@ -486,6 +488,7 @@ def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
     assert list(explain_next(*read(*gates, **fields), NOW)) == []
 
 
+@pytest.mark.needs("age", "windows")
 @pytest.mark.parametrize(
     ("gates", "fields", "said"),
     [
@@ -539,6 +542,7 @@ PROMOTION = {
 FROM = {"bundles": [{"namespace": "staging", "name": "shop"}], "soak": "24h"}
 
 
+@pytest.mark.needs("promotion", "windows")
 def test_a_soak_and_a_window_are_said_together_with_the_version():
     spec, status = read(PROMOTION, windows=MONDAYS, promoteFrom=FROM)
     rejected = (
@@ -563,6 +567,7 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
     ]
 
 
+@pytest.mark.needs("promotion")
 def test_many_sources_are_not_all_named():
     many = {"bundles": [{"name": f"b{n}"} for n in range(5)], "soak": "1h"}
     (line,) = explain_next(*read(PROMOTION, promoteFrom=many), NOW)
@@ -584,6 +589,8 @@ CHECKS = [("version", "passed"), ("downgrade", "passed"), ("quarantine", "passed
 THERE = {"version": "1.2", "digest": AVAILABLE["digest"], "time": "2026-01-02T11:00:00Z"}
 
 
+@pytest.mark.needs("age")
+@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("spec", "status", "said"),
     [

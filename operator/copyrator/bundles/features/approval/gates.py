@@ -55,6 +55,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
     record_verdicts,
+    uses,
 )
 from copyrator.bundles.identity import hash_of
 
@@ -287,7 +288,7 @@ def _set_verdict(
 
 GATE: Final = Gate(
     name=APPROVAL,
-    concerns=lambda spec: spec.uses(ApprovalSpec),
+    concerns=uses(ApprovalSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
     until="the plan is made again",

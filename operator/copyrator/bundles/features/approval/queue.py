@@ -21,7 +21,6 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanPurpose
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.pod import JobKind
 from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0
@@ -37,7 +36,7 @@ class Ticket(NamedTuple):
     purpose: PlanPurpose
 
     @property
-    def is_check(self) -> bool:
+    def gives_way(self) -> bool:
         """Whether other plans have precedence, and it gets one of half of the slots."""
         return self.purpose.gives_way
 
@@ -49,19 +48,19 @@ class _Usage:
         self._most = most
         self._half = max(most // 2, 1)
         self._taken = 0
-        self._checks = 0
+        self._giving = 0
         self._of: Counter[str] = Counter()
 
-    def add(self, namespace: str, *, is_check: bool, is_pending: bool = False) -> None:
+    def add(self, namespace: str, *, gives_way: bool, is_pending: bool = False) -> None:
         """Count a plan; one that is pending takes no slot, but is one of its namespace's plans."""
         self._of[namespace] += 1
         if not is_pending:
             self._taken += 1
-            self._checks += is_check
+            self._giving += gives_way
 
-    def is_full(self, *, is_check: bool) -> bool:
+    def is_full(self, *, gives_way: bool) -> bool:
         """Whether no namespace may begin another plan, or check."""
-        return self._taken >= self._most or (is_check and self._checks >= self._half)
+        return self._taken >= self._most or (gives_way and self._giving >= self._half)
 
     def next_of(self, namespaces: Iterable[str]) -> str | None:
         """The namespace that may begin a plan: of those with the fewest, the first."""
@@ -76,7 +75,7 @@ class PlanQueue:
         self._context = context
         self._jobs = jobs
         self._waiting: dict[bool, dict[str, dict[Ticket, None]]] = {False: {}, True: {}}
-        """By ``is_check`` and namespace; one whose plan is called or ends goes to the end."""
+        """By ``gives_way`` and namespace; one whose plan is called or ends goes to the end."""
         self._called: dict[Ticket, bool] = {}
         """Plans that may begin; True once the Bundle's reconcile has started, until it ends."""
         self._beginning: dict[Ticket, str] = {}
@@ -108,7 +107,7 @@ class PlanQueue:
         return ticket in self._called or self._is_waiting(ticket)
 
     def _is_waiting(self, ticket: Ticket) -> bool:
-        return ticket in self._waiting[ticket.is_check].get(ticket.key.namespace, ())
+        return ticket in self._waiting[ticket.gives_way].get(ticket.key.namespace, ())
 
     @contextmanager
     def reconciling(self, key: BundleKey) -> Iterator[None]:
@@ -127,7 +126,7 @@ class PlanQueue:
     def begin(self, ticket: Ticket, job: str) -> bool:
         """Whether this Job may be created now; if not, the plan is queued."""
         if self._called.pop(ticket, None) is None:
-            waiting = self._waiting[ticket.is_check].setdefault(ticket.key.namespace, {})
+            waiting = self._waiting[ticket.gives_way].setdefault(ticket.key.namespace, {})
             waiting.setdefault(ticket)
             self._call(asking=ticket)
             if self._called.pop(ticket, None) is None:
@@ -151,7 +150,7 @@ class PlanQueue:
 
     def forget(self, ticket: Ticket) -> None:
         """Remove a plan that isn't needed from the queue."""
-        namespaces, namespace = self._waiting[ticket.is_check], ticket.key.namespace
+        namespaces, namespace = self._waiting[ticket.gives_way], ticket.key.namespace
         waiting = namespaces.get(namespace, {})
         waiting.pop(ticket, None)
         if not waiting:
@@ -189,8 +188,8 @@ class PlanQueue:
         if not any(self._waiting.values()):
             return
         usage = self._usage()
-        for is_check, namespaces in self._waiting.items():
-            while not usage.is_full(is_check=is_check):
+        for gives_way, namespaces in self._waiting.items():
+            while not usage.is_full(gives_way=gives_way):
                 namespace = usage.next_of(namespaces)
                 if namespace is None:
                     break
@@ -199,13 +198,13 @@ class PlanQueue:
                 del waiting[ticket]
                 if waiting:
                     namespaces[namespace] = waiting
-                usage.add(namespace, is_check=is_check)
+                usage.add(namespace, gives_way=gives_way)
                 self._called[ticket] = False
                 if ticket != asking:
                     self._context.schedule.changed(ticket.key, Change.PLAN_SLOT)
 
     def _plans(self) -> list[JobRecord]:
-        """The unfinished Jobs of plans, checks for drift included, that a Bundle's status names.
+        """The unfinished Jobs of plans, for whatever purpose, that a Bundle's status names.
 
         Everybody who can create a Job can give it the operator's labels; such a Job isn't counted.
         """
@@ -224,14 +223,15 @@ class PlanQueue:
     def _usage(self) -> _Usage:
         usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
         pending: Counter[str] = Counter()
+        giving = {one.job_kind for one in self._purposes if one.gives_way}
         for job in sorted(self._plans(), key=lambda one: (one.created or now, one.name)):
             due = _pending_at(job)
             is_pending = due is not None and due <= now and pending[job.namespace] < MAX_PENDING
             pending[job.namespace] += is_pending
-            is_check = job.kind is JobKind.DRIFT
-            usage.add(job.namespace, is_check=is_check, is_pending=is_pending)
+            gives_way = job.kind in giving
+            usage.add(job.namespace, gives_way=gives_way, is_pending=is_pending)
         for ticket in (*self._beginning, *self._called):
-            usage.add(ticket.key.namespace, is_check=ticket.is_check)
+            usage.add(ticket.key.namespace, gives_way=ticket.gives_way)
         return usage
 
 

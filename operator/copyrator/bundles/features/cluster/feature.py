@@ -17,7 +17,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
-from copyrator.bundles.features.cluster.words import credential_ends, kept_credential_ends
+from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import (
     Known,

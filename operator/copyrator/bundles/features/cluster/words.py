@@ -1,40 +1,77 @@
-"""What is said of a credential that ends. Pure."""
+"""What is said of another cluster. Pure."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from typing import Final
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
-from copyrator.api.reasons.rules import CertificateReason
-from copyrator.api.times import format_time
+from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.conditions import ConditionType
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.reasons.notices import About
+from copyrator.api.text import said
+from copyrator.bundles.engine.words import DeployStep, Notice, Place, StepState, Told, View, Words
 
 
-def credential_ends(
-    ref: ClusterSpec | None, ends: datetime | None, now: datetime, warning: float
-) -> FurtherCondition | None:
-    """The condition CertificateExpiring of ``spec.kubeConfig``; None: nothing is to be done yet.
+class ClusterWords(Words):
+    """Where the release is."""
 
-    Args:
-        ref: the kubeconfig.
-        ends: when its token or certificate ends; None: not known, or it can't be used.
-        now: with a time zone.
-        warning: seconds before the end.
-    """
-    if ref is None or ends is None or (ends - now).total_seconds() > warning:
-        return None
-    text = (
-        f"the token or certificate of spec.kubeConfig ({ref}) expires at {format_time(ends)}; "
-        "write a kubeconfig with a new one into the Secret"
+    def cluster(self, view: View) -> str:
+        """That cluster, also of an invalid spec."""
+        return _describe(view) if (view.body.get("spec") or {}).get("kubeConfig") else ""
+
+    def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
+        """Whether its kubeconfig can be used."""
+        if place is Place.NAMESPACE and spec.uses(ClusterSpec):
+            yield _step(view)
+
+    def notices(self, told: Told) -> Iterator[Notice]:
+        """That its credential ends."""
+        found = told.status.condition(ConditionType.CERTIFICATE_EXPIRING)
+        if found.is_true:
+            since, why = found.last_transition_time or "", found.message or ""
+            what = "uses a kubeconfig whose credential ends soon"
+            yield Notice(7, About.CERTIFICATE_EXPIRING, what, since, since, why, told.why)
+
+    def unknown(self, status: BundleStatus) -> Iterator[About]:
+        """Whether it does, without conditions, as after a backup was restored."""
+        if not status.conditions:
+            yield About.CERTIFICATE_EXPIRING
+
+
+def _describe(view: View) -> str:
+    """The cluster of spec.kubeConfig: its API server, and the Secret that names it."""
+    status, spec = view.status, view.spec
+    server = status.deployed.server or status.part(ClusterStatus).server
+    by = spec.find(ClusterSpec) if isinstance(spec, BundleSpec) else None
+    named = f" ({by})" if by is not None else ""
+    return f"{said(server)}{named}" if server else f"a cluster that isn't known yet{named}"
+
+
+def _step(view: View) -> DeployStep:
+    """Whether the kubeconfig of another cluster can be used."""
+    ready = view.status.condition(ConditionType.READY)
+    unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
+    text, reason = f"the release is in {view.cluster}", ready.reason
+    if view.is_repeating or _is_tried_again(view.status):
+        reason = BundleReason.CLUSTER_UNREACHABLE
+    if reason in unusable:
+        return DeployStep("cluster", StepState.WAITING, text, reason=reason)
+    is_known = view.status.part(ClusterStatus).server is not None
+    return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
+
+
+def _is_tried_again(status: BundleStatus) -> bool:
+    """Whether a deploy is running after one that had no access to the cluster."""
+    last = next(iter(status.past), None)
+    return (
+        status.attempted.is_running
+        and bool(status.attempted.interruptions)
+        and last is not None
+        and last.reason == BundleReason.CLUSTER_UNREACHABLE
     )
-    return FurtherCondition(ConditionStatus.TRUE, CertificateReason.EXPIRING, text)
 
 
-def kept_credential_ends(status: BundleStatus) -> FurtherCondition | None:
-    """That condition as it is in a status."""
-    found = status.condition(ConditionType.CERTIFICATE_EXPIRING)
-    if not found.is_true:
-        return None
-    reason, message = CertificateReason.read(found.reason or ""), found.message or ""
-    return FurtherCondition(ConditionStatus.TRUE, reason, message)
+WORDS: Final = ClusterWords()

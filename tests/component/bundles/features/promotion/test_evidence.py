@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpe
 from copyrator.bundles.features.promotion.gates import GATE
 from copyrator.bundles.gates.gate import Gates, Occasion
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polling import CONFIRMED, PollMemory, PollStates, VersionResolver
+from copyrator.bundles.version.polling import CONFIRMED, PollStates, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
@@ -399,11 +399,14 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     gates = Gates(version=(GATE,))
     parts = {"gates": gates, "memories": memories, "schedule": schedule, "monotonic": lambda: now}
     context = cast("Any", SimpleNamespace(**parts))
-    resolver = VersionResolver(context, cast("Any", None), PollStates(context), cast("Any", None))
+    states = PollStates(context)
+    resolver = VersionResolver(context, cast("Any", None), states, cast("Any", None))
     keys = LocalObjectRef("staging-keys", ValuesKind.CONFIG_MAP)
     promote_from = PromotionSpec(attestations=(AttestationsFrom("staging", EvidenceKeys(keys)),))
     spec = cast("Any", SimpleNamespace(part=lambda _kind: promote_from))
     entry = cast("Any", SimpleNamespace(key=BundleKey("team", "production")))
+    polling = states.of(entry.key)
+    polling.begin(now, datetime.now(UTC))
 
     def asks(occasion: Occasion = Occasion.NEW_DIGEST) -> bool:
         return resolver.must_confirm(entry, spec, occasion)
@@ -414,5 +417,6 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     assert asks()
     assert [one for one in Occasion if asks(one)] == [], "read just now"
     now += CONFIRMED
-    memories.of(entry.key, PollMemory).confirmed_since = None
+    polling.forget()
+    polling.begin(now, datetime.now(UTC))
     assert not any(asks(one) for one in (Occasion.FORCE, Occasion.RETRY, Occasion.CORRECTION))

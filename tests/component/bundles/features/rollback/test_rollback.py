@@ -484,6 +484,7 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     assert werf.applied == []
 
 
+@pytest.mark.needs("windows")
 async def test_an_approval_of_the_version_left_ends_with_the_pin(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

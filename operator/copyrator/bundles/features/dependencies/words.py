@@ -1,0 +1,19 @@
+"""What is said of ``spec.dependsOn``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from copyrator.api.bundle_spec import Part
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.bundles.engine.words import Words
+
+
+class DependenciesWords(Words):
+    """Its gate."""
+
+    gates: ClassVar[Mapping[str, type[Part]]] = {"dependsOn": DependenciesSpec}
+
+
+WORDS: Final = DependenciesWords()

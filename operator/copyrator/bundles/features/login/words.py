@@ -1,0 +1,42 @@
+"""What is said of ``spec.provider``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.login import LoginSpec
+from copyrator.api.text import Detail
+from copyrator.bundles.engine.words import Place, View, Words
+
+
+class LoginWords(Words):
+    """Whose token its registry gets."""
+
+    def login(self, view: View) -> str:
+        """The provider, also of an invalid spec."""
+        return str((view.body.get("spec") or {}).get("provider") or "")
+
+    def rows(self, view: View, place: Place) -> Iterator[Detail]:
+        """That."""
+        if place is Place.SOURCE and (identity := _identity(view)):
+            yield Detail("Logs in as", identity)
+
+    def lines(self, view: View, place: Place) -> Iterator[str]:
+        """The same."""
+        if place is Place.SOURCE and (identity := _identity(view)):
+            assert not isinstance(view.spec, InvalidSpec)
+            yield f"{view.spec.registry} gets tokens of {identity}."
+
+
+def _identity(view: View) -> str:
+    """Whose token of which cloud; empty without ``spec.provider``."""
+    if isinstance(view.spec, InvalidSpec) or (login := view.spec.find(LoginSpec)) is None:
+        return ""
+    from copyrator.clouds.identities import identity_of  # noqa: PLC0415 - not for lists
+
+    return f"{identity_of(view.spec, view.settings)} ({login.provider})"
+
+
+WORDS: Final = LoginWords()

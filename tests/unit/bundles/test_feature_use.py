@@ -1,0 +1,68 @@
+"""Which Bundles use a feature, and which use none."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from copyrator.api.age import AgeSpec, AgeStatus
+from copyrator.api.bundle import BundleDefaults
+from copyrator.api.dependencies import DependenciesSpec
+from copyrator.api.promotion import PromotionStatus
+from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.memory import Memories
+
+OLD = {"candidates": [{"version": "1", "digest": "sha256:a", "firstSeen": "2026-01-01T00:00:00Z"}]}
+SOAK = {"soak": [{"version": "1", "digest": "sha256:a", "since": "2026-01-01T00:00:00Z"}]}
+
+
+class OfOne(Feature):
+    spec = AgeSpec
+    status = AgeStatus
+
+    def due(self, key: Any) -> None:
+        """Offer a point."""
+
+
+class OfSome(OfOne):
+    spec = (AgeSpec, DependenciesSpec)
+    status = (AgeStatus, PromotionStatus)
+    annotation = "operator.werf.dev/asks"
+
+
+class OfAll(OfOne):
+    spec = None
+
+
+def bundle(*, spec: Any = None, status: Any = None, asks: str = "") -> BundleEntry:
+    metadata: dict[str, Any] = {"namespace": "team", "name": "shop", "labels": {"a": "b"}}
+    if asks:
+        metadata["annotations"] = {f"operator.werf.dev/{asks}": "1"}
+    needed = {"registry": "r.example", "repo": "app"}
+    body = {"metadata": metadata, "spec": needed | (spec or {}), "status": status or {}}
+    return read_entry(body, BundleDefaults())
+
+
+@pytest.mark.parametrize(
+    ("entry", "used", "is_plain"),
+    [
+        (bundle(), {OfAll}, True),
+        (bundle(status={"ready": 1}), {OfAll}, True),
+        (bundle(spec={"minAge": "1h"}), {OfOne, OfSome, OfAll}, False),
+        (bundle(spec={"dependsOn": [{"name": "db"}]}), {OfSome, OfAll}, False),
+        (bundle(status=OLD), {OfOne, OfSome, OfAll}, False),
+        (bundle(status=SOAK), {OfSome, OfAll}, False),
+        (bundle(asks="asks"), {OfSome, OfAll}, False),
+        (bundle(asks="other"), {OfAll}, False),
+        (bundle(spec={"repo": "no such"}), set(), False),
+    ],
+)
+def test_a_bundle_uses_what_it_has_something_of(
+    entry: BundleEntry, used: set[type[Feature]], *, is_plain: bool
+) -> None:
+    made = [kind(cast("Any", None)) for kind in (OfOne, OfSome, OfAll)]
+    found = Features(made, Memories()).of(entry, Feature.due)
+    assert {type(one) for one in found} == used
+    assert entry.is_plain is is_plain
