@@ -116,6 +116,11 @@ class Part(Form):
         return ()
 
     @property
+    def binds_passwords(self) -> bool:
+        """Whether a Secret with a password has to name the registry that it is sent to."""
+        return False
+
+    @property
     def is_off(self) -> bool:
         """Whether its author switched the feature off."""
         return False
@@ -578,6 +583,11 @@ class BundleSpec(Form, kw_only=True):
     def excluded(self) -> frozenset[str]:
         """The digests that aren't deployed, whatever the registry has."""
         return frozenset(digest for part in self.parts for digest in part.excluded)
+
+    @property
+    def binds_passwords(self) -> bool:
+        """Whether the Secret of ``auth`` has to name the registry that its password is sent to."""
+        return any(part.binds_passwords for part in self.parts)
 
     @property
     def values_sources(self) -> tuple[ValuesSource, ...]:

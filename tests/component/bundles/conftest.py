@@ -49,7 +49,7 @@ from copyrator.workqueue.workers import Workers
 class InProcess(Isolated):
     """Judges small charts here: a child for each operator would take most of a test."""
 
-    async def call(self, function: Callable[..., Any], _group: str, *arguments: Any) -> Any:
+    async def call(self, function: Callable[..., Any], group: str, *arguments: Any) -> Any:  # type: ignore[override]
         await asyncio.sleep(0)
         return function(*arguments)
 

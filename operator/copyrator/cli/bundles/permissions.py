@@ -18,14 +18,13 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count
 from copyrator.api.times import time_since
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.rights import missing_of, required_permissions
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
     format_permission,
     grants,
     is_uninstalled,
     list_missing,
-    missing_of,
-    required_permissions,
     uninstall_permissions,
 )
 from copyrator.cli.core.faults import hint

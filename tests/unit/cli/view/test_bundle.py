@@ -186,7 +186,6 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(
     assert glance(READY, pending(reason, status="False"))[1] == ""
 
 
-@pytest.mark.needs("freeze")
 def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     ready = condition("Ready", "Unknown", "OutsideWindow", "closed")
     waits = pending("AwaitingApproval", "plan 1 waits")
@@ -195,6 +194,7 @@ def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     assert glance(ready, {**waits, "reason": "OutsideWindow"})[1] == "closed"
 
 
+@pytest.mark.needs("freeze")
 def test_a_list_says_which_wait_for_a_freeze() -> None:
     frozen = {"name": "freeze", "state": "Waiting", "reason": "Frozen"}
     assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Deployed,Frozen", "it waits")
@@ -209,7 +209,6 @@ SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"
 
 
 @pytest.mark.needs("age", "approval", "dependencies", "promotion", "signatures", "windows")
-@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("spec", "status", "shown"),
     [
@@ -251,6 +250,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
     assert why(body, "Its gates") == [f"Its gates: {text}."]
 
 
+@pytest.mark.needs("freeze")
 def test_the_gates_of_these_names_exist() -> None:
     named = {name for words in load_words() for name in words.gates}
     assert {*named, freeze.GATE} <= {gate.name for gate in load_gates()}
@@ -339,6 +339,16 @@ SERVER = "https://other.example.com"
             },
             SERVER,
             "waiting, ClusterUnreachable",
+        ),
+        (
+            {
+                "server": SERVER,
+                "attempted": {"outcome": "Running", "interruptions": 1},
+                "history": [{"outcome": "Interrupted", "reason": "JobLost"}],
+                "plan": {"outcome": "Running", "interruptions": 1},
+            },
+            SERVER,
+            "passed",
         ),
         (
             {
@@ -486,7 +496,6 @@ def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: s
 
 
 @pytest.mark.needs("approval")
-@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -501,6 +510,7 @@ def test_the_wide_table_has_the_words(plan: dict[str, Any], words: str) -> None:
     assert cells(planned(PLAN | plan))["PLAN"] == words
 
 
+@pytest.mark.needs("approval")
 def test_what_changed_besides_the_chart_is_named() -> None:
     changed = [
         "ConfigMap shop-values values.yaml: image, replicas",
@@ -558,8 +568,6 @@ FOUND: dict[str, Any] = {
 }
 
 
-@pytest.mark.needs("drift")
-@pytest.mark.needs("drift")
 def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str, Any]:
     body = bundle({"drift": {"mode": mode}})
     made_of = {"digest": "sha256:a", "specHash": spec_hash(body["spec"], {}, {})}
@@ -574,6 +582,7 @@ def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[s
     return body
 
 
+@pytest.mark.needs("drift")
 def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() -> None:
     lines = described(drifting(), "Drift")
     text = "\n".join(lines)
@@ -584,6 +593,7 @@ def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() 
     assert lines[-1].split()[:3] == ["Next", "check:", "in"]
 
 
+@pytest.mark.needs("drift")
 def test_why_says_the_same_of_drift_and_why_nothing_is_known() -> None:
     assert why(drifting(), "Drift:") == described(drifting(), "Drift")
     lines = why(drifting({"verdict": "InSync"}), "Drift:")
@@ -604,7 +614,6 @@ def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
     assert f"  Next check:    {said}; at once: " in described(drifting(**status), "Drift")[-1]
 
 
-@pytest.mark.needs("health")
 def test_nothing_is_said_where_nobody_asks() -> None:
     off = drifting(mode="Off", conditions=[SICK])
     assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
@@ -612,6 +621,7 @@ def test_nothing_is_said_where_nobody_asks() -> None:
         assert why(off, begin) == []
 
 
+@pytest.mark.needs("health")
 def test_describe_and_why_say_what_isnt_healthy() -> None:
     body = bundle({"health": "Watch"}, conditions=[READY, SICK])
     head, text = described(body, "Health")
@@ -635,12 +645,11 @@ ENDED = {
 }
 
 
-@pytest.mark.needs("promotion")
-@pytest.mark.needs("promotion")
 def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
 
 
+@pytest.mark.needs("promotion")
 def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
     body = soaking(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"})
     assert described(body, "Promoted to", "Held", "Soak") == [
@@ -655,6 +664,7 @@ def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
     ]
 
 
+@pytest.mark.needs("promotion")
 def test_why_says_the_soak_and_that_it_is_held() -> None:
     assert why(soaking({**OPEN, "longest": "5h"}), "Soak:")[1].endswith(", for 3h; 5h before")
     broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}
@@ -687,8 +697,6 @@ VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-
 
 
 @pytest.mark.needs("approval")
-@pytest.mark.needs("freeze", "windows")
-@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("label", "body", "lines"),
     [
@@ -747,6 +755,7 @@ def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str
     assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]
 
 
+@pytest.mark.needs("freeze")
 def test_a_freeze_in_force_is_described() -> None:
     freezes = [
         Freeze(namespace="apps", reason="a release"),
@@ -757,6 +766,7 @@ def test_a_freeze_in_force_is_described() -> None:
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
+@pytest.mark.needs("freeze", "windows")
 def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     attempted = {"attempt": 1, "outcome": "Failed", "nextRetryAt": "2026-01-02T12:00:34Z"}
     body, freezes = bundle(attempted=attempted), [Freeze(reason="holidays")]
@@ -819,7 +829,6 @@ PINNED = {"version": "1.0.0", "digest": f"sha256:{'a' * 64}", "at": "2026-01-02T
 
 
 @pytest.mark.needs("rollback")
-@pytest.mark.needs("rollback")
 def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
@@ -834,6 +843,7 @@ def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     assert bundle_row(view).reason == "Pinned"
 
 
+@pytest.mark.needs("rollback")
 def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
     told = [READY, pending("PinRefused", "The annotation is refused", "False")]
     body = bundle(pin={"refused": "9.9.9 isn't\x1b in the history"}, conditions=told)
