@@ -212,8 +212,9 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        shared = references, judging, AttachedReader(oci, judging), polls, poll_states
-        features.connect(Parts(*shared, jobs, seals, redaction, searching))
+        attached = AttachedReader(oci, judging)
+        shared = references, attached, jobs, seals, redaction, searching
+        features.connect(Parts(*shared, polls, poll_states))
         attempts = AttemptRunner(
             context,
             jobs,

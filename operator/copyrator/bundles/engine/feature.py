@@ -1051,19 +1051,19 @@ class Features:
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
     ) -> BundleStatus:
         """The status with what they say of the versions."""
-        for one in self._judging(Feature.judged, spec, status):
+        for one in self._known_to(Feature.judged, spec, status):
             status = one.judged(status, findings, begins=begins)
         return status
 
     def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
         """Whether they all have judged by what was read, by the status."""
-        judging = self._judging(Feature.is_judged, spec, status)
+        judging = self._known_to(Feature.is_judged, spec, status)
         return all(one.is_judged(status, read) for one in judging)
 
-    def _judging(
+    def _known_to(
         self, point: Callable[..., Any], spec: BundleSpec, status: BundleStatus
     ) -> Iterator[Feature]:
-        """Those that a Bundle uses, or whose judgement is in its status."""
+        """Those that offer a point, and that a spec or a Bundle's status has something of."""
         offering = self._offering(point)
         return (one for one in offering if is_used_in(one, spec) or _has_status(one, status))
 
@@ -1090,25 +1090,15 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
         """The order of a Job with what they add; raises as they do."""
-        for one in self._known_to(Feature.shape, entry, spec):
+        for one in self._known_to(Feature.shape, spec, entry.status):
             order = await one.shape(entry, spec, order, job)
         return order
-
-    def _known_to(
-        self, point: Callable[..., Any], entry: BundleEntry, spec: BundleSpec
-    ) -> Iterator[Feature]:
-        """Those that offer a point, and that a spec or the Bundle's status has something of."""
-        return (
-            one
-            for one in self._offering(point)
-            if is_used_in(one, spec) or _has_status(one, entry.status)
-        )
 
     async def attempt(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
         """The status with what they add to a new attempt; raises as they do."""
-        for one in self._known_to(Feature.attempt, entry, spec):
+        for one in self._known_to(Feature.attempt, spec, entry.status):
             status = await one.attempt(entry, spec, status)
         return status
 
@@ -1122,7 +1112,7 @@ class Features:
     ) -> tuple[Ending, Findings, bool]:
         """How an attempt's Job has ended, what they have found, and whether that explains it."""
         found, is_explained = NOTHING_FOUND, False
-        for one in self._known_to(Feature.conclude, entry, spec):
+        for one in self._known_to(Feature.conclude, spec, entry.status):
             said = await one.conclude(entry, spec, job, pods, ending)
             ending, found = said.ending, found.including((said.found,))
             is_explained = is_explained or said.is_explained
@@ -1132,7 +1122,7 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
     ) -> Ending | None:
         """How a Job has ended by werf's error, by the first of them that knows it."""
-        for one in self._known_to(Feature.blame, entry, spec):
+        for one in self._known_to(Feature.blame, spec, entry.status):
             if (found := await one.blame(entry, spec, ending, error)) is not None:
                 return found
         return None
@@ -1146,13 +1136,13 @@ class Features:
         found: Findings,
     ) -> BundleStatus:
         """The status with what they record of an attempt that has ended."""
-        for one in self._known_to(Feature.finish, entry, spec):
+        for one in self._known_to(Feature.finish, spec, entry.status):
             status = one.finish(entry, status, ending, found)
         return status
 
     def have_copies(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> bool:
         """Whether one had copies of values made for an attempt."""
-        known = self._known_to(Feature.has_copies, entry, spec)
+        known = self._known_to(Feature.has_copies, spec, entry.status)
         return any(one.has_copies(spec, attempted) for one in known)
 
     def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
@@ -1169,7 +1159,7 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
     ) -> UninstallOrder | Step:
         """The order of an uninstall's Job with what they add, or a step until it can be made."""
-        for one in self._known_to(Feature.uninstall, entry, spec):
+        for one in self._known_to(Feature.uninstall, spec, entry.status):
             shaped = await one.uninstall(entry, spec, order)
             if isinstance(shaped, Step):
                 return shaped
@@ -1178,7 +1168,7 @@ class Features:
 
     async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Have them delete what the Bundle doesn't own."""
-        for one in self._known_to(Feature.release, entry, spec):
+        for one in self._known_to(Feature.release, spec, entry.status):
             await one.release(entry, spec)
 
     def have_secrets(self, spec: BundleSpec) -> bool:

@@ -38,11 +38,12 @@ class AttachedReader:
 
     Attributes:
         finder: finds them in a registry.
+        isolated: the child process in which what registries send is judged.
     """
 
     def __init__(self, client: RegistryClient, isolated: Isolated) -> None:
         self.finder = SignatureFinder(client)
-        self._isolated = isolated
+        self.isolated = isolated
         self._finds = FairLimit(each=TENANT_SIGNATURES, together=TENANTS_SIGNATURES)
         self._checks = FairLimit(each=1, together=SIGNATURE_CHECKS)
 
@@ -73,6 +74,6 @@ class AttachedReader:
         if sum(len(one.blob) for one in found.signatures) <= SIGNATURES_INLINE:
             return await asyncio.to_thread(function, found)
         try:
-            return await self._isolated.call(function, namespace, found)
+            return await self.isolated.call(function, namespace, found)
         except IsolatedError as error:
             raise RegistryUnreachable(f"{what} can't be judged: {error}") from None

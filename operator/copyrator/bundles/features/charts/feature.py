@@ -16,10 +16,10 @@ from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
 from copyrator.bundles.gates.gate import Candidate, Findings, Gates, Occasion, Waiting
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.oci.errors import RegistryError
-from copyrator.workqueue.isolated import Isolated
 
 
 class ChartsFeature(Feature):
@@ -35,7 +35,9 @@ class ChartsFeature(Feature):
         context = self.context
         self._references = parts.of(ReferenceReader)
         self._polls = parts.of(RegistryPoller)
-        self._reader = ChartReader(context.oci, parts.of(Isolated), context.timing.chart_timeout)
+        self._reader = ChartReader(
+            context.oci, parts.of(AttachedReader).isolated, context.timing.chart_timeout
+        )
 
     def ask(
         self,
