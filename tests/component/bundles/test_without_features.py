@@ -24,7 +24,6 @@ FEW = (
     "tests/unit/bundles/test_gates.py",
     "tests/unit/bundles/test_remembered.py",
     "tests/component/bundles/test_deploys.py",
-    "tests/component/bundles/test_gates.py",
     "tests/component/bundles/test_toy_feature.py",
 )
 COMMAND = ("-m", "pytest", "-p", "tests.without", "-p", "no:cacheprovider", "-q", *FEW)
