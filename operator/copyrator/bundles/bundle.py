@@ -302,6 +302,22 @@ class BundleCache:
         found.sort(key=lambda one: one.running_release != release)
         return found
 
+    def changed_rivals(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> Iterator[BundleKey]:
+        """The other Bundles of its releases whose conflict messages a Bundle's change may change.
+
+        ``before`` is the entry before it, None where there was none; ``after`` is the one that is
+        stored, None where it was removed.
+        """
+        if _ownership(before) == _ownership(after):
+            return
+        entries = [one for one in (before, after) if one is not None]
+        for release in {one for entry in entries for one in entry.releases}:
+            for rival in self.bundles_of(release):
+                if rival.key != entries[0].key:
+                    yield rival.key
+
     def owner(self, release: ReleaseKey | None) -> BundleEntry | None:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
@@ -311,6 +327,21 @@ class BundleCache:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):
                 self._by_release[release] = others
+
+
+def _ownership(entry: BundleEntry | None) -> tuple[object, ...]:
+    """By which the owner of a release is determined."""
+    if entry is None:
+        return ()
+    status = entry.status
+    return (
+        entry.uid,
+        entry.releases,
+        entry.running_release,
+        status.deployed.time or "",
+        entry.deleting,
+        status.find(ConsentStatus),
+    )
 
 
 def _installed_at(entry: BundleEntry, release: ReleaseKey) -> tuple[bool, str]:

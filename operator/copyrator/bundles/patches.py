@@ -8,7 +8,6 @@ from copyrator.api import names
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.inputs.relations import changed_rivals
 from copyrator.bundles.requests import reset_patch
 from copyrator.bundles.step import Change
 from copyrator.kube.client.client import PatchType
@@ -117,7 +116,7 @@ class BundlePatcher:
     def requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Have the Bundles reconciled that a change of one in the cache concerns."""
         context = self._context
-        for key in changed_rivals(context.bundles, before, after):
+        for key in context.bundles.changed_rivals(before, after):
             context.schedule.changed(key, Change.RIVAL)
         for key, why in self._features.wakes(before, after):
             context.schedule.changed(key, why)

@@ -111,23 +111,21 @@ class BundleReconciler:
         """
         try:
             entry = self.context.bundles.get(key)
-            uses_none = entry is None or entry.is_plain
-            with nullcontext() if uses_none else self.features.reconciling(entry):
-                return await self._reconcile(key)
+            if entry is None:
+                self.context.memories.drop(key)
+                return Done()
+            with nullcontext() if entry.is_plain else self.features.reconciling(entry):
+                return await self._reconcile(entry)
         except ApiError:
             raise
         except Exception as error:
             await self._report_failed(key, error)
             raise
 
-    async def _reconcile(self, key: BundleKey) -> Outcome:
-        entry = self.context.bundles.get(key)
-        if entry is None:
-            self.context.memories.drop(key)
-            return Done()
+    async def _reconcile(self, entry: BundleEntry) -> Outcome:
         if not await self._is_ready(entry):
             return RequeueAfter(1.0, Priority.RESYNC)
-        steps, schedule = StepTaker(self.writer), self.context.schedule
+        key, steps, schedule = entry.key, StepTaker(self.writer), self.context.schedule
         try:
             await self._take_steps(steps, entry)
         except StaleError:
@@ -227,7 +225,8 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
-        await steps.take(await self.attempts.limit_jobs(entry, spec))
+        for job in self.jobs.of(entry.key, entry.uid):
+            steps.due += await self.attempts.limit_job(entry, spec, job)
         observed, dues = None, list[datetime | None]()
         if not entry.is_plain:
             entry = await self.features.advance(entry, spec, steps.take)
@@ -244,7 +243,7 @@ class BundleReconciler:
         except MissingReferenceError as error:
             await steps.take(self._report_missing(entry, spec, error, observed or entry.status))
             return
-        if not (inputs.is_unwritten or entry.is_plain):
+        if not (entry.is_plain or inputs.is_unwritten):
             values_hash = inputs.desired.values_hash
             entry = await self.features.check(entry, spec, values_hash, steps.take)
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)

@@ -6,7 +6,6 @@ from typing import Any
 
 from copyrator.api.bundle import BundleDefaults
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.inputs.relations import changed_rivals
 
 DEPLOYED = {"version": "1.0.0", "digest": "sha256:" + "1" * 64, "time": "2026-05-04T12:00:00Z"}
 
@@ -25,7 +24,7 @@ def test_bundles_of_the_release_that_one_has_or_had_are_woken() -> None:
         bundles = BundleCache()
         for entry in (rival, other, after):
             assert entry is None or bundles.take(entry)
-        return sorted(key.namespace for key in changed_rivals(bundles, before, after))
+        return sorted(key.namespace for key in bundles.changed_rivals(before, after))
 
     assert woken(one, one) == []
     assert woken(one, moved) == ["c", "d"]

@@ -254,22 +254,22 @@ class AttemptRunner:
         evidence = replace(evidence, found=found)
         return self._finish(entry, spec, ending, evidence, job, secrets=secrets_of(pods))
 
-    async def limit_jobs(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
+    async def limit_job(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
+    ) -> list[datetime]:
+        """Set the TTL of a Bundle's Job, which isn't of an attempt without a recorded outcome.
 
-        The Bundle is due again when a feature keeps one no more, and to keep a Job of which a
+        Returns when to do so again: when a feature keeps it no more, and to keep a Job of which a
         sidecar runs on.
         """
-        due: list[datetime | None] = []
-        others, now = spec.job.ttl_seconds_after_finished, self.context.clock()
-        for job in self.jobs.of(entry.key, entry.uid):
-            if not job.kind.is_further:
-                await self.jobs.set_ttl(job, others)
-                continue
-            kept = self.features.keeps(entry, job) or Kept(others)
-            due += [kept.until, now + RENEWED if job.is_held else None]
-            await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
-        return Step(entry, due=tuple(due))
+        kept = Kept(spec.job.ttl_seconds_after_finished)
+        if job.kind.is_further:
+            kept = self.features.keeps(entry, job) or kept
+        await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
+        if not job.kind.is_further:
+            return []
+        renewed = self.context.clock() + RENEWED if job.is_held else None
+        return [one for one in (kept.until, renewed) if one is not None]
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""

@@ -72,29 +72,25 @@ class Named:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._by: dict[BundleKey, dict[BundleKey, None]] = {}
+        self.keys: dict[BundleKey, dict[BundleKey, None]] = {}
+        """All Bundles that are named, each with those that name it; nobody else changes it."""
 
     def update(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Have a Bundle's names replaced."""
         was, now = self._link.of(before), self._link.of(after)
         if before is not None and was != now:
             for other in was:
-                keys = self._by.get(other, {})
+                keys = self.keys.get(other, {})
                 keys.pop(before.key, None)
                 if not keys:
-                    self._by.pop(other, None)
+                    self.keys.pop(other, None)
         if after is not None and was != now:
             for other in now:
-                self._by.setdefault(other, {})[after.key] = None
+                self.keys.setdefault(other, {})[after.key] = None
 
     def by(self, key: BundleKey) -> Collection[BundleKey]:
         """The Bundles that name this one; it needn't exist."""
-        return self._by.get(key, _NO_KEYS)
-
-    @property
-    def keys(self) -> Collection[BundleKey]:
-        """All Bundles that are named."""
-        return self._by.keys()
+        return self.keys.get(key, _NO_KEYS)
 
 
 class TooManyError(Exception):
