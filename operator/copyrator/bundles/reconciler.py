@@ -161,7 +161,8 @@ class BundleReconciler:
         changes = self.context.schedule.take_changes(entry.key)
         inputs = self.resolver.take_inputs(entry.key)
         if Change.REFERENCE in changes:
-            self.features.retry(entry)
+            for one in self.features.of(entry, Feature.retry):
+                one.retry(entry)
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
@@ -229,7 +230,8 @@ class BundleReconciler:
             steps.due += await self.attempts.limit_job(entry, spec, job)
         observed, dues = None, list[datetime | None]()
         if not entry.is_plain:
-            entry = await self.features.advance(entry, spec, steps.take)
+            for one in self.features.of(entry, Feature.advance):
+                entry = await steps.take(await one.advance(entry, spec))
             observed, due = await self.features.observe(entry, spec)
             dues.append(due)
         if spec.auth or not entry.is_plain:
@@ -245,7 +247,8 @@ class BundleReconciler:
             return
         if not (entry.is_plain or inputs.is_unwritten):
             values_hash = inputs.desired.values_hash
-            entry = await self.features.check(entry, spec, values_hash, steps.take)
+            for one in self.features.of(entry, Feature.check):
+                entry = await steps.take(await one.check(entry, spec, values_hash))
             inputs = replace(inputs, entry=entry, observed=entry.status if observed else None)
         if self.accounts.is_awaited(entry.key):
             await steps.take(await self.accounts.check(entry, spec))
@@ -263,9 +266,11 @@ class BundleReconciler:
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
         read, read_key = await self.features.read(entry, spec)
-        requests = [entry.request.token] if entry.request else []
+        requests, further = [entry.request.token] if entry.request else [], tuple[object, ...]()
         if not entry.is_plain:
             requests.append(self.features.request(entry, entry.status))
+            wanting = self.features.of(entry, Feature.wants)
+            further = tuple(one.wants(entry, spec) for one in wanting)
         desired = DesiredVersion(
             generation=entry.generation,
             spec_hash=entry.spec_hash,
@@ -274,7 +279,7 @@ class BundleReconciler:
             login=access.credential.fingerprint if access.credential else "",
             read=read_key,
             cluster=spec.cluster,
-            further=() if entry.is_plain else self.features.wants(entry, spec),
+            further=further,
         )
         return DeployInputs(entry, spec, access, read, desired, observed)
 
@@ -285,7 +290,8 @@ class BundleReconciler:
         due, resolution = steps.earliest, self.resolver.resolve(inputs)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
-            if entry.is_plain or not self.features.await_answer(entry):
+            waiting = () if entry.is_plain else self.features.of(entry, Feature.awaits_answer)
+            if not any(one.awaits_answer(entry) for one in waiting):
                 self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
         step, handled = await self.deployer.deploy(inputs, resolution)

@@ -26,7 +26,7 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.engine.feature import Content, Features
+from copyrator.bundles.engine.feature import Content, Feature, Features
 from copyrator.bundles.gates.gate import NOTHING_FOUND
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs import seal
@@ -207,7 +207,8 @@ class AttemptRunner:
         job = order_of(entry, spec, status.attempted).job
         status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
         if not entry.is_plain:
-            status = await self.features.attempt(entry, spec, status)
+            for one in self.features.known_to(spec, entry.status, Feature.attempt):
+                status = await one.attempt(entry, spec, status)
         return Step(
             entry,
             status,
@@ -239,9 +240,11 @@ class AttemptRunner:
             step = await self._check_pods(entry, spec, job)
             return replace(step, due=(*step.due, renew_at))
         pods = await self.jobs.output.pods(job)
-        ending, found, is_explained = await self.features.conclude(
-            entry, spec, job, pods, checked_ending(ending_of(job, pods))
-        )
+        ending, found, is_explained = checked_ending(ending_of(job, pods)), NOTHING_FOUND, False
+        for one in self.features.known_to(spec, entry.status, Feature.conclude):
+            said = await one.conclude(entry, spec, job, pods, ending)
+            ending, found = said.ending, found.including((said.found,))
+            is_explained = is_explained or said.is_explained
         evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
             evidence = state.Evidence(await self.jobs.output.printed_digests(pods))
@@ -264,7 +267,8 @@ class AttemptRunner:
         """
         kept = Kept(spec.job.ttl_seconds_after_finished)
         if job.kind.is_further:
-            kept = self.features.keeps(entry, job) or kept
+            found = (one.keeps(entry, job) for one in self.features.offering(Feature.keeps))
+            kept = next(filter(None, found), kept)
         await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
         if not job.kind.is_further:
             return []
@@ -308,8 +312,9 @@ class AttemptRunner:
         ending = replace(ending, message=message)
         evidence = state.Evidence(log_tail=log_tail(log))
         said = find_error(log)
-        if (blamed := await self.features.blame(entry, spec, ending, said)) is not None:
-            return blamed, evidence
+        for one in self.features.known_to(spec, entry.status, Feature.blame):
+            if (blamed := await one.blame(entry, spec, ending, said)) is not None:
+                return blamed, evidence
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
@@ -499,7 +504,9 @@ class AttemptRunner:
 
     async def _is_stopped(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that a feature stops before its pod has started; returns whether it ends."""
-        if (reason := self.features.stops(entry, spec)) is None:
+        asked = self.features.used_in(spec, Feature.stops)
+        found = (one.stops(entry, spec) for one in asked)
+        if (reason := next(filter(None, found), None)) is None:
             return False
         if has_begun(await self.jobs.output.pods(job)):
             return False
@@ -523,7 +530,8 @@ class AttemptRunner:
         now = self.context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         found = evidence.found if evidence is not None else NOTHING_FOUND
-        status = self.features.finish(entry, spec, status, ending, found)
+        for one in self.features.known_to(spec, entry.status, Feature.finish):
+            status = one.finish(entry, status, ending, found)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif deciding.has_succeeded(status):
@@ -534,7 +542,8 @@ class AttemptRunner:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
-        is_sealed = self.features.have_copies(entry, spec, status.attempted)
+        asked = self.features.known_to(spec, entry.status, Feature.has_copies)
+        is_sealed = any(one.has_copies(spec, status.attempted) for one in asked)
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
         has_login = bool(spec.auth) or self.features.have_secrets(spec)

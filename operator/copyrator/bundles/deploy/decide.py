@@ -24,7 +24,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -147,7 +147,9 @@ def decide_deploy(
         findings=moment.findings,
         resolution=resolution,
     )
-    case = case if entry.is_plain else moment.features.propose(case)
+    if not entry.is_plain:
+        for one in moment.features.of(entry, Feature.propose):
+            case = one.propose(case)
     if resolution.tag:
         decision = deciding.decide(case.status, case.wanted, spec.retry, now)
         case = replace(case, decision=decision)
@@ -161,8 +163,9 @@ def _correct(case: Case, moment: MomentGates) -> Case:
     """
     if case.deploys or case.entry.is_plain:
         return case
-    correction = moment.features.correct(case, is_held=case.is_waiting)
-    if correction is None:
+    asked = moment.features.of(case.entry, Feature.correct)
+    found = (one.correct(case, is_held=case.is_waiting) for one in asked)
+    if (correction := next(filter(None, found), None)) is None:
         return case
     case, wanted = replace(case, findings=correction.findings), case.again
     candidate = Candidate(wanted.version, wanted.digest)
@@ -418,9 +421,10 @@ class Deployer:
         if not entry.is_plain:
             find_account = partial(self._find_account, case, status)
             asked = replace(case, status=status)
-            if (begun := await self.features.precede(asked, verdict, find_account)) is not None:
-                due = (*begun.due, self.poll_states.of(entry.key).next_poll)
-                return replace(begun, due=due), request is None
+            for one in self.features.of(entry, Feature.precede):
+                if (begun := await one.precede(asked, verdict, find_account)) is not None:
+                    due = (*begun.due, self.poll_states.of(entry.key).next_poll)
+                    return replace(begun, due=due), request is None
             is_handled = not self.features.request(entry, status)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
             status = record_failed_request(status, request)
@@ -438,7 +442,9 @@ class Deployer:
 
     async def _tidy(self, before: BundleEntry, written: BundleEntry) -> Step:
         """Have features remove what the status names no more; a Job may be created by now."""
-        await self.features.tidy(before, self.context.bundles.get(written.key) or written)
+        present = self.context.bundles.get(written.key) or written
+        for one in self.features.of(before, Feature.tidy):
+            await one.tidy(before, present)
         return Step(written)
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
@@ -496,7 +502,8 @@ class Deployer:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if not entry.is_plain:
-            begun = replace(case, status=status)
-            status = self.features.begun(begun, is_correction=case.is_correction)
+            for one in self.features.of(entry, Feature.begun):
+                begun = replace(case, status=status)
+                status = one.begun(begun, is_correction=case.is_correction)
         step = await self.attempts.begin(entry, spec, status, need)
         return step, not case.is_correction or entry.request is None

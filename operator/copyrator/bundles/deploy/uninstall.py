@@ -28,7 +28,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
@@ -94,7 +94,8 @@ class Uninstaller:
         if not held or (memory is not None and memory.finished == entry.uid):
             return Step(entry)
         if any(job.kind.is_further for job in self.jobs.of(entry.key, entry.uid)):
-            await self.features.retire(entry)
+            for one in self.features.offering(Feature.retire):
+                await one.retire(entry)
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
@@ -106,7 +107,9 @@ class Uninstaller:
 
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
-        await self.features.release(entry, self._uninstallable(entry))
+        spec = self._uninstallable(entry)
+        for one in self.features.known_to(spec, entry.status, Feature.release):
+            await one.release(entry, spec)
         await self.patches.remove_finalizer(entry)
         self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
@@ -324,15 +327,17 @@ class Uninstaller:
         order = UninstallOrder(
             spec=target.spec, uid=entry.uid, generation=entry.generation, attempt=attempt
         )
-        shaped = await self.features.uninstall(entry, target.spec, order)
-        if isinstance(shaped, Step):
-            return shaped
+        for one in self.features.known_to(target.spec, entry.status, Feature.uninstall):
+            shaped = await one.uninstall(entry, target.spec, order)
+            if isinstance(shaped, Step):
+                return shaped
+            order = shaped
         if target.kubeconfig is not None:
-            sealed = self.seals.sealed_kubeconfig(entry, shaped.job, target.kubeconfig)
-            shaped = replace(shaped, kubeconfig=sealed)
-        body = build_uninstall_job(shaped)
+            sealed = self.seals.sealed_kubeconfig(entry, order.job, target.kubeconfig)
+            order = replace(order, kubeconfig=sealed)
+        body = build_uninstall_job(order)
         create = partial(self._create_job, body, target)
-        return Step(entry, entry.status, _running(shaped.job), effect=create, due=(again,))
+        return Step(entry, entry.status, _running(order.job), effect=create, due=(again,))
 
     async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The access to the cluster that the release was deployed to.

@@ -771,9 +771,21 @@ class Features:
 
     def of(self, entry: BundleEntry, point: Callable[..., Any]) -> Iterator[Feature]:
         """Those that a Bundle uses and that offer a point, such as ``Feature.review``."""
-        return (one for one in self._offering(point) if _is_used_by(one, entry))
+        return (one for one in self.offering(point) if _is_used_by(one, entry))
 
-    def _offering(self, point: Callable[..., Any]) -> tuple[Feature, ...]:
+    def used_in(self, spec: BundleSpec, point: Callable[..., Any]) -> Iterator[Feature]:
+        """Those that a spec has something of; also of a Bundle that is being deleted."""
+        return (one for one in self.offering(point) if is_used_in(one, spec))
+
+    def known_to(
+        self, spec: BundleSpec, status: BundleStatus, point: Callable[..., Any]
+    ) -> Iterator[Feature]:
+        """Those that a spec or a status has something of; also of one that is being deleted."""
+        offering = self.offering(point)
+        return (one for one in offering if is_used_in(one, spec) or _has_status(one, status))
+
+    def offering(self, point: Callable[..., Any]) -> tuple[Feature, ...]:
+        """All that offer a point."""
         return self._offered[point.__name__]
 
     @property
@@ -790,9 +802,6 @@ class Features:
         parts = Parts(*parts, self, *self._features)
         for one in self:
             one.connect(parts)
-
-    def _used_in(self, point: Callable[..., Any], spec: BundleSpec) -> Iterator[Feature]:
-        return (one for one in self._offering(point) if is_used_in(one, spec))
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
@@ -815,7 +824,7 @@ class Features:
     ) -> Iterator[tuple[BundleKey, Change]]:
         """The other Bundles that a change of one in the cache concerns, and why."""
         found = [one for one in (before, after) if one is not None]
-        for one in self._offering(Feature.wakes):
+        for one in self.offering(Feature.wakes):
             is_named = one.named is not None and any(each.key in one.named.keys for each in found)
             if is_named or any(_is_touched(one, each) for each in found):
                 yield from one.wakes(before, after)
@@ -825,36 +834,24 @@ class Features:
     ) -> tuple[BundleEntry, ReadyCondition | None]:
         """The Bundle after their steps, and the first objection to where its release is."""
         objection = None
-        for one in self._offering(Feature.admit):
+        for one in self.offering(Feature.admit):
             if entry.namespace_elsewhere is not None or _has_status(one, entry.status):
                 step, found = await one.admit(entry)
                 entry, objection = await take(step), objection or found
         return entry, objection
 
     @contextmanager
-    def reconciling(self, entry: BundleEntry | None) -> Iterator[None]:
+    def reconciling(self, entry: BundleEntry) -> Iterator[None]:
         """Wrap a reconcile of a Bundle."""
         with ExitStack() as stack:
-            if entry is not None:
-                for one in self.of(entry, Feature.reconciling):
-                    stack.enter_context(one.reconciling(entry.key))
+            for one in self.of(entry, Feature.reconciling):
+                stack.enter_context(one.reconciling(entry.key))
             yield
 
     def due(self, entry: BundleEntry) -> datetime | None:
         """When it is reconciled again, as something waits for its turn."""
         dues = (one.due(entry.key) for one in self.of(entry, Feature.due))
         return min(filter(None, dues), default=None)
-
-    async def advance(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        take: Callable[[Step], Awaitable[BundleEntry]],
-    ) -> BundleEntry:
-        """Have them go on with Jobs of their own; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.advance):
-            entry = await take(await one.advance(entry, spec))
-        return entry
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
         """What has come of their Jobs; raises as they do."""
@@ -874,75 +871,10 @@ class Features:
             status = one.undecided(entry, spec, status, missing)
         return status
 
-    async def check(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        values_hash: str | None,
-        take: Callable[[Step], Awaitable[BundleEntry]],
-    ) -> BundleEntry:
-        """Have them go on with their Jobs; returns the Bundle as it is then."""
-        for one in self.of(entry, Feature.check):
-            entry = await take(await one.check(entry, spec, values_hash))
-        return entry
-
     def request(self, entry: BundleEntry, status: BundleStatus) -> str:
         """What users request of them."""
         found = (one.request(entry, status) for one in self.of(entry, Feature.request))
         return " ".join(filter(None, found))
-
-    def await_answer(self, entry: BundleEntry) -> bool:
-        """Whether an answer of the registry may be for one of their steps."""
-        return any(one.awaits_answer(entry) for one in self.of(entry, Feature.awaits_answer))
-
-    def awaits(self, entry: BundleEntry) -> Candidate | None:
-        """The version that may be deployed instead of what is chosen."""
-        found = (one.awaits(entry.status) for one in self.of(entry, Feature.awaits))
-        return next(filter(None, found), None)
-
-    def correct_by_themselves(self, spec: BundleSpec) -> bool:
-        """Whether what is deployed may be deployed again by itself."""
-        return any(one.corrects(spec) for one in self._used_in(Feature.corrects, spec))
-
-    def propose(self, proposal: P) -> P:
-        """What they propose."""
-        for one in self.of(proposal.entry, Feature.propose):
-            proposal = one.propose(proposal)
-        return proposal
-
-    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:
-        """Whether one of them has what is deployed deployed again."""
-        asked = self.of(proposal.entry, Feature.correct)
-        found = (one.correct(proposal, is_held=is_held) for one in asked)
-        return next(filter(None, found), None)
-
-    def await_moment(self, entry: BundleEntry) -> bool:
-        """Whether what is deployed is to be deployed again once the gates let it."""
-        return any(one.awaits_moment(entry) for one in self.of(entry, Feature.awaits_moment))
-
-    async def precede(
-        self,
-        proposal: Proposal,
-        verdict: ReadyCondition,
-        find_account: Callable[[], Awaitable[Step | None]],
-    ) -> Step | None:
-        """The first step by which one of them begins what a deploy waits for."""
-        for one in self.of(proposal.entry, Feature.precede):
-            if (step := await one.precede(proposal, verdict, find_account)) is not None:
-                return step
-        return None
-
-    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
-        """The status with which an attempt begins."""
-        for one in self.of(proposal.entry, Feature.begun):
-            status = one.begun(proposal, is_correction=is_correction)
-            proposal = replace(proposal, status=status)
-        return proposal.status
-
-    async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
-        """Have them remove what the status names no more."""
-        for one in self.of(before, Feature.tidy):
-            await one.tidy(before, written)
 
     def needed_jobs(self, entry: BundleEntry, status: BundleStatus) -> list[str | None]:
         """The names of the Jobs whose Secrets a Bundle with this status still needs."""
@@ -963,11 +895,6 @@ class Features:
         """Whether no Event is needed for a new reason."""
         asked = self.of(entry, Feature.is_told)
         return any(one.is_told(condition, reason, entry.status, status) for one in asked)
-
-    def retry(self, entry: BundleEntry) -> None:
-        """Have them try again what has failed."""
-        for one in self.of(entry, Feature.retry):
-            one.retry(entry)
 
     async def take(
         self,
@@ -997,17 +924,13 @@ class Features:
 
     async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """Where the release is, and the credential there."""
-        for one in self._used_in(Feature.target, spec):
+        for one in self.used_in(spec, Feature.target):
             return await one.target(entry, spec)
         return TargetAccess(spec)
 
-    def wants(self, entry: BundleEntry, spec: BundleSpec) -> tuple[object, ...]:
-        """What a version is chosen by."""
-        return tuple(one.wants(entry, spec) for one in self.of(entry, Feature.wants))
-
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have the difference told."""
-        for one in self._offering(Feature.record):
+        for one in self.offering(Feature.record):
             if (
                 _is_used_by(one, written)
                 or _is_used_by(one, before)
@@ -1024,7 +947,7 @@ class Features:
         """
         keys, found = [], NOTHING_FOUND
         names = None if gates is None else {gate.name for gate in gates}
-        for one in self._used_in(Feature.read, spec):
+        for one in self.used_in(spec, Feature.read):
             if names is not None and names.isdisjoint(gate.name for gate in one.gates):
                 continue
             if (read := await one.read(entry, spec, found)) is not None:
@@ -1036,14 +959,14 @@ class Features:
         self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
     ) -> Findings:
         """What they find out about a version, beside ``found``; raises as they do."""
-        asked = self._used_in(Feature.ask, registry.spec)
+        asked = self.used_in(registry.spec, Feature.ask)
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
     def recheck(
         self, registry: Registry, digest: str, awaited: str, found: Findings
     ) -> Iterator[Rechecked]:
         """What they say of versions that were judged before; raises as they do."""
-        for one in self._used_in(Feature.recheck, registry.spec):
+        for one in self.used_in(registry.spec, Feature.recheck):
             if (rechecked := one.recheck(registry, digest, awaited, found)) is not None:
                 yield rechecked
 
@@ -1051,125 +974,36 @@ class Features:
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
     ) -> BundleStatus:
         """The status with what they say of the versions."""
-        for one in self._known_to(Feature.judged, spec, status):
+        for one in self.known_to(spec, status, Feature.judged):
             status = one.judged(status, findings, begins=begins)
         return status
 
     def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
         """Whether they all have judged by what was read, by the status."""
-        judging = self._known_to(Feature.is_judged, spec, status)
+        judging = self.known_to(spec, status, Feature.is_judged)
         return all(one.is_judged(status, read) for one in judging)
-
-    def _known_to(
-        self, point: Callable[..., Any], spec: BundleSpec, status: BundleStatus
-    ) -> Iterator[Feature]:
-        """Those that offer a point, and that a spec or a Bundle's status has something of."""
-        offering = self._offering(point)
-        return (one for one in offering if is_used_in(one, spec) or _has_status(one, status))
 
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
-        return NOTHING_FOUND.including(one.find(spec) for one in self._used_in(Feature.find, spec))
-
-    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
-        """The first reason why a Job of a Bundle may not begin now, deleted Bundles' too."""
-        found = (one.stops(entry, spec) for one in self._used_in(Feature.stops, spec))
-        return next(filter(None, found), None)
+        return NOTHING_FOUND.including(one.find(spec) for one in self.used_in(spec, Feature.find))
 
     def credential(self, spec: BundleSpec) -> Credential | None:
         """The registry's by a feature; None: as the spec's Secrets have it."""
-        found = (one.credential(spec) for one in self._used_in(Feature.credential, spec))
+        found = (one.credential(spec) for one in self.used_in(spec, Feature.credential))
         return next(filter(None, found), None)
 
     async def prepare(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Have them get what they add to a Job; raises as they do."""
-        for one in self._used_in(Feature.prepare, spec):
+        for one in self.used_in(spec, Feature.prepare):
             await one.prepare(entry, spec)
 
     async def shape(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
         """The order of a Job with what they add; raises as they do."""
-        for one in self._known_to(Feature.shape, spec, entry.status):
+        for one in self.known_to(spec, entry.status, Feature.shape):
             order = await one.shape(entry, spec, order, job)
         return order
-
-    async def attempt(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
-    ) -> BundleStatus:
-        """The status with what they add to a new attempt; raises as they do."""
-        for one in self._known_to(Feature.attempt, spec, entry.status):
-            status = await one.attempt(entry, spec, status)
-        return status
-
-    async def conclude(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        job: JobRecord,
-        pods: list[dict[str, Any]],
-        ending: Ending,
-    ) -> tuple[Ending, Findings, bool]:
-        """How an attempt's Job has ended, what they have found, and whether that explains it."""
-        found, is_explained = NOTHING_FOUND, False
-        for one in self._known_to(Feature.conclude, spec, entry.status):
-            said = await one.conclude(entry, spec, job, pods, ending)
-            ending, found = said.ending, found.including((said.found,))
-            is_explained = is_explained or said.is_explained
-        return ending, found, is_explained
-
-    async def blame(
-        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
-    ) -> Ending | None:
-        """How a Job has ended by werf's error, by the first of them that knows it."""
-        for one in self._known_to(Feature.blame, spec, entry.status):
-            if (found := await one.blame(entry, spec, ending, error)) is not None:
-                return found
-        return None
-
-    def finish(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        ending: Ending,
-        found: Findings,
-    ) -> BundleStatus:
-        """The status with what they record of an attempt that has ended."""
-        for one in self._known_to(Feature.finish, spec, entry.status):
-            status = one.finish(entry, status, ending, found)
-        return status
-
-    def have_copies(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> bool:
-        """Whether one had copies of values made for an attempt."""
-        known = self._known_to(Feature.has_copies, spec, entry.status)
-        return any(one.has_copies(spec, attempted) for one in known)
-
-    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
-        """How long a Job of one of them is kept."""
-        found = (one.keeps(entry, job) for one in self._offering(Feature.keeps))
-        return next(filter(None, found), None)
-
-    async def retire(self, entry: BundleEntry) -> None:
-        """Have them end their Jobs."""
-        for one in self._offering(Feature.retire):
-            await one.retire(entry)
-
-    async def uninstall(
-        self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
-    ) -> UninstallOrder | Step:
-        """The order of an uninstall's Job with what they add, or a step until it can be made."""
-        for one in self._known_to(Feature.uninstall, spec, entry.status):
-            shaped = await one.uninstall(entry, spec, order)
-            if isinstance(shaped, Step):
-                return shaped
-            order = shaped
-        return order
-
-    async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Have them delete what the Bundle doesn't own."""
-        for one in self._known_to(Feature.release, spec, entry.status):
-            await one.release(entry, spec)
 
     def have_secrets(self, spec: BundleSpec) -> bool:
         """Whether one writes Secrets of its own for a Bundle's Jobs."""
@@ -1177,20 +1011,20 @@ class Features:
 
     async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
         """Have them keep what they have added to a Job in force; returns when to do so again."""
-        using = self._used_in(Feature.attend, spec)
+        using = self.used_in(spec, Feature.attend)
         found = [await one.attend(entry, spec, job) for one in using]
         return min(filter(None, found), default=None)
 
     def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:
         """Why a Job doesn't start for want of what one has added."""
-        found = (one.hinders(key, job) for one in self._offering(Feature.hinders))
+        found = (one.hinders(key, job) for one in self.offering(Feature.hinders))
         return next(filter(None, found), None)
 
     def excuse(
         self, key: BundleKey, job: JobRecord, error: str, *, is_refused: bool
     ) -> Excuse | None:
         """What the first of them knows of a Job's failure."""
-        offering = self._offering(Feature.excuse)
+        offering = self.offering(Feature.excuse)
         found = (one.excuse(key, job, error, is_refused=is_refused) for one in offering)
         return next(filter(None, found), None)
 
@@ -1198,7 +1032,7 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, digest: str
     ) -> Content | RegistryError | None:
         """All that they know of what a version is made of; raises as they do."""
-        if not (offering := self._offering(Feature.content)):
+        if not (offering := self.offering(Feature.content)):
             return Content(("nothing judges the chart",))
         whole = Content(())
         for one in offering:
@@ -1211,6 +1045,6 @@ class Features:
     def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
         """What their Secrets for a Job have had; raises as they do."""
         found: dict[str, Sequence[bytes]] = {}
-        for one in self._offering(Feature.secrets):
+        for one in self.offering(Feature.secrets):
             found |= one.secrets(key, job)
         return found

@@ -14,7 +14,7 @@ from copyrator.api.times import parse_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.gates.gate import Findings, Occasion, Waiting, next_verdict_change
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.rhythm import (
@@ -158,6 +158,9 @@ class VersionResolver:
         queries = RegistryReader(
             entry, spec, inputs.access, self._polls, poll.since, confirmed_since=poll.confirmed
         )
+        awaiting = () if entry.is_plain else self._features.of(entry, Feature.awaits)
+        awaited = (one.awaits(entry.status) for one in awaiting)
+        correcting = self._features.used_in(spec, Feature.corrects)
         judge = Judge(
             queries,
             context.gates,
@@ -166,8 +169,8 @@ class VersionResolver:
             ask=self._features.ask,
             recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
-            awaited=None if entry.is_plain else self._features.awaits(entry),
-            is_corrected=self._features.correct_by_themselves(spec),
+            awaited=next(filter(None, awaited), None),
+            is_corrected=any(one.corrects(spec) for one in correcting),
         )
         resolution = Resolver(judge).resolve()
         if resolution is not None:

@@ -202,7 +202,9 @@ class FreezeFeature(Feature):
         elif isinstance(entry.spec, BundleSpec) and (
             entry.status.open_gates
             or entry.status.attempted.next_retry_at
-            or self._features.await_moment(entry)
+            or any(
+                one.awaits_moment(entry) for one in self._features.of(entry, Feature.awaits_moment)
+            )
         ):
             self.context.schedule.changed(entry.key, Change.GATE)
 

@@ -25,7 +25,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
 from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
@@ -291,7 +291,8 @@ class Simulation:
             self.check(case)
         else:
             self.holding.clear()
-        status = FEATURES.begun(replace(case, status=status), is_correction=False)
+        for one in FEATURES.of(case.entry, Feature.begun):
+            status = one.begun(replace(case, status=status), is_correction=False)
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))
         self.status = replace(status, force_update=0)
