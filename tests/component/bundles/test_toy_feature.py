@@ -199,7 +199,7 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}
     assert house.told.said["Speechless"] == ["write `words`, please"]
-    assert house.told.said["Greeted"] == ["hello"]
+    await eventually(lambda: house.told.said["Greeted"] == ["hello"])
     assert f"Greets:        {digest[:19]}" in house.described()
     house.operator.controller.publish()
     metrics = generate_latest(house.operator.metrics.registry).decode()
