@@ -29,7 +29,7 @@ COUNTS = "prometheus_client"
 
 COMMANDS = {
     "get rules -A": 55,
-    "get bundles -A": 104,
+    "get bundles -A": 105,
     "get copies -A": 56,
     f"why {HOME}/source": 125,
     f"why rule {HOME}/rule": 56,

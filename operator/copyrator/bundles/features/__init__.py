@@ -23,6 +23,7 @@ FEATURES: Final = (
     "health",
     "rollback",
     "signatures",
+    "charts",
     "age",
     "promotion",
     "attest",

@@ -33,11 +33,10 @@ from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
@@ -50,7 +49,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     hold_back,
 )
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""
-_GATES = all_gates(load_gates())
+_GATES = load_gates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +204,8 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         ApiError: keys can't be read.
         SpecError: two environments have the same key.
     """
+    from copyrator.bundles.features.signatures import policy as trust  # noqa: PLC0415 - not for --help
     from copyrator.bundles.inputs.watches import attester_refs  # noqa: PLC0415 - not for --help
-    from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
 
     named = spec.part(PromotionSpec).attestations
     if not named:
@@ -219,15 +218,15 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         trust.read_requirement, trust.SPEC, spec.namespace, required, contents
     )
     asked = trust.combine_requirements([found] if required else [])
-    return await asyncio.to_thread(trust.read_attesters, spec.namespace, named, contents, asked)
+    return await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
 
 
 async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
+    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
-    from copyrator.bundles.trust.keys import files_of  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

@@ -26,13 +26,13 @@ from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
-from copyrator.bundles.pod import JobKind
-from copyrator.bundles.trust.policy import (
+from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint

@@ -20,7 +20,6 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState
 from copyrator.bundles.features import load_gates, load_words
 from copyrator.bundles.version.answer import kept_until
@@ -37,7 +36,7 @@ from copyrator.cli.view.bundle import (
 if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
 
-_GATES = {gate.name: gate for gate in all_gates(load_gates())}
+_GATES = {gate.name: gate for gate in load_gates()}
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> Opening | None:

@@ -8,7 +8,6 @@ from types import FunctionType
 
 import pytest
 
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.words import Words
 from copyrator.bundles.features import FEATURES, load_gates, load_words
@@ -34,7 +33,7 @@ ORDER = [
 
 
 def test_versions_are_judged_before_the_moment() -> None:
-    gates = all_gates(load_gates())
+    gates = load_gates()
     assert [gate.name for gate in gates] == ORDER
     assert [gate.name for gate in gates.version] == ORDER[:6]
 

@@ -14,7 +14,6 @@ from tests.unit.cli.view.objects_seen import PLAN
 from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
 from copyrator.api.text import detail_lines, printable
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates, load_words
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -254,7 +253,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
 @pytest.mark.needs("freeze")
 def test_the_gates_of_these_names_exist() -> None:
     named = {name for words in load_words() for name in words.gates}
-    assert {*named, freeze.GATE} <= {gate.name for gate in all_gates(load_gates())}
+    assert {*named, freeze.GATE} <= {gate.name for gate in load_gates()}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:

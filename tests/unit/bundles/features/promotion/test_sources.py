@@ -16,7 +16,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import SoakStatus
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.features import load_gates
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.promotion.feature import PromotionFeature
@@ -113,7 +112,7 @@ def test_what_is_gone_allows_nothing() -> None:
 
 def features(bundles: BundleCache) -> tuple[DependenciesFeature, PromotionFeature]:
     """They know all Bundles in the cache."""
-    gates = all_gates(load_gates())
+    gates = load_gates()
     context = cast("Any", SimpleNamespace(gates=gates, bundles=bundles))
     made = DependenciesFeature(context), PromotionFeature(context)
     for feature in made:
@@ -140,7 +139,7 @@ def test_a_soak_is_kept_where_somebody_may_be_promoted_by_it(
 
 
 def fault(*entries: BundleEntry) -> str | None:
-    return find_cycle_fault(all_gates(load_gates()).links, cache(*entries), entries[0])
+    return find_cycle_fault(load_gates().links, cache(*entries), entries[0])
 
 
 @pytest.mark.needs("dependencies")
