@@ -100,6 +100,7 @@ async def test_a_key_that_is_not_there_is_named_and_waited_for(
     await deployed(cluster)
 
 
+@pytest.mark.needs("approval")
 async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -137,6 +138,7 @@ async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     await deployed(cluster)
 
 
+@pytest.mark.needs("approval")
 async def test_a_copy_of_the_key_that_is_not_as_planned_ends_the_deploy(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -157,6 +159,7 @@ async def test_a_copy_of_the_key_that_is_not_as_planned_ends_the_deploy(
     assert werf.applied == []
 
 
+@pytest.mark.needs("approval")
 async def test_the_variable_is_in_the_plans_hash_by_a_keyed_hash(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
