@@ -291,10 +291,6 @@ class Gates:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
         return any(gate.is_permanent and gate.concerns(spec) for gate in self)
 
-    def has(self, name: str, spec: BundleSpec) -> bool:
-        """Whether the Bundle has the gate of this name."""
-        return any(gate.name == name and gate.concerns(spec) for gate in self)
-
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
         """The recorded verdicts without those of gates that the Bundle no longer has."""
         names = {gate.name for gate in self if gate.concerns(spec)}
