@@ -5,10 +5,10 @@ from typing import Any, get_args, get_origin
 
 from tests.replacing import replace
 
-from copyrator.api.bundle import STATUS_PARTS
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.records import Packed, Record
 from copyrator.api.schema import slots
+from copyrator.bundles.fields import status_parts
 
 
 def json_fields(record: type[Record]) -> dict[str, Any]:
@@ -19,14 +19,14 @@ def json_fields(record: type[Record]) -> dict[str, Any]:
         else one.kind
         for one in slots(record)
     }
-    for part in STATUS_PARTS if record is BundleStatus else ():
+    for part in status_parts() if record is BundleStatus else ():
         found |= {part.FIELD: part} if part.FIELD else json_fields(part)
     return found
 
 
 def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
     """The status with other fields, those of its parts by their names."""
-    for kind in STATUS_PARTS:
+    for kind in status_parts():
         if kind.FIELD:
             part = changes.pop(_snake(kind.FIELD), None)
         else:

@@ -10,11 +10,11 @@ import msgspec
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle import PARTS, STATUS_PARTS, Bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.rule import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
+from copyrator.bundles.fields import Bundle, spec_parts, status_parts
 from demo.chart import ROOT
 from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped
@@ -120,9 +120,9 @@ def rules() -> str:
 
 def bundles() -> str:
     """The CRD of Bundles."""
-    spec = composed(BundleSpec, PARTS, description="What is deployed, from where, and how.")
+    spec = composed(BundleSpec, spec_parts(), description="What is deployed, from where, and how.")
     observed = "Observed state. Set by the operator, except forceUpdate."
-    status = composed(BundleStatus, STATUS_PARTS, description=observed)
+    status = composed(BundleStatus, status_parts(), description=observed)
     metadata = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": names.MAX_RELEASE_NAME}},

@@ -1,7 +1,7 @@
 """The spec of a Bundle: what the engine takes of it, and how features add theirs.
 
-``BundleSpec`` has the fields of a plain Bundle. A feature has a ``Part`` of its own, in a module of
-its own; ``copyrator.api.bundle`` lists them and reads a Bundle. Durations are in seconds.
+``BundleSpec`` has the fields of a plain Bundle. A feature has a ``Part`` of its own, in its folder;
+``copyrator.bundles.fields`` reads a Bundle. Durations are in seconds.
 """
 
 from __future__ import annotations
@@ -91,6 +91,13 @@ class Part(Form):
     FIELD: ClassVar[str] = ""
     RESTRICTS: ClassVar[bool] = False
     """Whether by it something other than its author decides about a Bundle's deploys."""
+    ANNOTATION: ClassVar[str] = ""
+    """The annotation that it is read from, in place of the spec."""
+
+    @classmethod
+    def read_annotation(cls, raw: Any) -> Self:
+        """Read that; raises SpecError with the whole path."""
+        raise NotImplementedError
 
     @classmethod
     def absent(cls) -> Self | None:

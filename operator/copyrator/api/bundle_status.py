@@ -402,8 +402,15 @@ class Pin(Record, frozen=True):
 _NO_PIN: Final = Pin()
 
 
+class ClusterStatus(Record, frozen=True):
+    """The cluster that spec.kubeConfig names."""
+
+    server: str | None = None
+    """API server that spec.kubeConfig names, as its Secret was read last."""
+
+
 class BundleStatus(Composed, frozen=True):
-    """The whole status: what every Bundle has, and the features' parts (bundle.py)."""
+    """The whole status: what every Bundle has, and the parts of the features and the engine."""
 
     ready: Int32 | None = None
     """1 when the spec is valid and its credentials are usable. It doesn't mean deployed: the

@@ -1,4 +1,4 @@
-"""``spec.kubeConfig`` and ``status.server`` of a Bundle: the release is in another cluster."""
+"""``spec.kubeConfig`` of a Bundle: the release is in another cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import msgspec
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.kubeconfig import DEFAULT_KEY
-from copyrator.api.records import Record
 from copyrator.api.schema import STORED
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
 
@@ -34,10 +33,3 @@ class ClusterSpec(Part):
 
     def __str__(self) -> str:
         return f"Secret {self.secret}, key {self.key}"
-
-
-class ClusterStatus(Record, frozen=True):
-    """The cluster that spec.kubeConfig names."""
-
-    server: str | None = None
-    """API server that spec.kubeConfig names, as its Secret was read last."""

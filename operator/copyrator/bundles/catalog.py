@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.features import load
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -80,6 +81,11 @@ What is missing there werf downloads at each run, so that no digest, signature, 
 binds it. A chart that can't be judged passes here: the script of a gated Bundle's Job ends where
 werf has downloaded something (docs/adr/0022).
 """
+
+
+def load_gates() -> Gates:
+    """The gates of all features, as commands know them."""
+    return Gates.joined(one.GATES for one in load("gates"))
 
 
 def all_gates(features: Gates) -> Gates:

@@ -31,7 +31,7 @@ from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
-from copyrator.bundles.features import make_features
+from copyrator.bundles.features import load
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists
 from copyrator.bundles.features.approval.jobs import PlanJobClient
@@ -202,7 +202,9 @@ class BundleController:
             proxies=proxies or {},
             seen_time=seen_time,
         )
-        self._features = features = Features(make_features(context), memories)
+        self._features = features = Features(
+            tuple(one.FEATURE(context) for one in load("feature")), memories
+        )
         context.gates = gates or all_gates(features.gates)
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -75,3 +75,7 @@ class GreetingCondition(StrEnum):
 
     GREETED = "Greeted"
     """Whether guests are greeted; only with ``spec.greeting``."""
+
+
+SPEC: Final = (GreetingSpec,)
+STATUS: Final = (GreetingStatus,)

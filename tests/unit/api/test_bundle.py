@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import (
     BundleDeletionPolicy,
     BundleSpec,
@@ -23,6 +22,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import ValuesKind
+from copyrator.bundles.features.approval.policy import ApprovalPolicy
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
@@ -282,7 +283,7 @@ def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_it
     )
     body = bundle(**({"approval": {"mode": asked}} if asked else {}), project_namespace=release)
     body["metadata"]["namespace"] = namespace
-    spec = parse_bundle(body, BundleDefaults(require_approval=floors))
+    spec = parse_bundle(body, BundleDefaults(policies=(ApprovalPolicy(floors),)))
     assert isinstance(spec, BundleSpec)
     is_required = {namespace, release} & {"prod", "test-1"} != set()
     assert spec.part(ApprovalSpec) == ApprovalSpec(

@@ -16,8 +16,8 @@ import pytest
 from tests.histories import soak, status
 from tests.long import LONG
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
+from copyrator.bundles.fields import BundleDefaults
 
 BYTES = 7_000
 COUNT = 1000 if LONG else 100

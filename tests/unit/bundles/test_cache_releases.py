@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.fields import BundleDefaults
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.approval import MAX_MISSING, PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,

@@ -11,9 +11,9 @@ from tests.conditions import conditions
 from tests.replacing import replace
 
 from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,

@@ -8,19 +8,12 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
-
-from copyrator.bundles.gates.gate import Gates
-
-if TYPE_CHECKING:
-    from copyrator.bundles.context import Context
-    from copyrator.bundles.engine.feature import Feature
-    from copyrator.bundles.engine.words import Words
+from types import ModuleType
+from typing import Final
 
 FEATURES: Final = (
     "consent",
-    "cluster",
-    "health",
+    "login",
     "rollback",
     "signatures",
     "age",
@@ -29,36 +22,28 @@ FEATURES: Final = (
     "dependencies",
     "freeze",
     "windows",
-    "login",
     "approval",
     "drift",
+    "health",
+    "cluster",
 )
-"""In the order of their steps and gates.
-
-``feature.py`` in each folder has ``FEATURE``, the class; ``gates.py``, where it has gates, has
-``GATES`` without what only the operator's process knows, and ``words.py``, where something is said
-of it, ``WORDS``.
-"""
+"""In the order of their steps and gates, and of their fields in the CRD."""
 
 
-def make_features(context: Context) -> tuple[Feature, ...]:
-    """All features, made for a controller."""
-    made = (import_module(f"{__name__}.{name}.feature").FEATURE(context) for name in FEATURES)
-    return tuple(made)
+def load(module: str) -> tuple[ModuleType, ...]:
+    """The modules of this name in their folders; each may be left out, but for ``feature``.
 
-
-def load_gates() -> Gates:
-    """The gates of all features, as commands know them."""
-    modules = (f"{__name__}.{name}.gates" for name in FEATURES)
-    return Gates.joined(import_module(one).GATES for one in modules if find_spec(one))
-
-
-def load_words() -> tuple[Words, ...]:
-    """What all features say of Bundles."""
-    return _words_of(FEATURES)
+    - ``feature``: ``FEATURE``, the class with its points.
+    - ``fields``: ``SPEC`` and ``STATUS``, its parts of a Bundle; ``TEXTS``, Enums whose texts stand
+      in many statuses, which share them. Each may be left out.
+    - ``gates``: ``GATES``, without what only the operator's process knows.
+    - ``policy``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
+    - ``words``: ``WORDS``, what is said of it.
+    """
+    return _load(module, FEATURES)
 
 
 @cache
-def _words_of(names: tuple[str, ...]) -> tuple[Words, ...]:
-    modules = (f"{__name__}.{name}.words" for name in names)
-    return tuple(import_module(one).WORDS for one in modules if find_spec(one))
+def _load(module: str, names: tuple[str, ...]) -> tuple[ModuleType, ...]:
+    modules = (f"{__name__}.{name}.{module}" for name in names)
+    return tuple(import_module(one) for one in modules if find_spec(one))

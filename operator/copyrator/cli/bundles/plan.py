@@ -16,7 +16,6 @@ import click
 
 from copyrator.api import names, structs
 from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
@@ -50,6 +49,7 @@ from copyrator.bundles.features.approval.words import (
     operation_counts,
     preview_failure,
 )
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,

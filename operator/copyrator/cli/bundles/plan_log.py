@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names, structs
 from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift import DriftStatus
@@ -39,6 +38,7 @@ from copyrator.bundles.features.approval.operations import (
     plan_id,
     read_block,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.rights import list_missing, read_refused
 from copyrator.bundles.jobs.script import NONCE_AT

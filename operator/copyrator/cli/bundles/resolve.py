@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
@@ -33,9 +32,9 @@ from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import all_gates
-from copyrator.bundles.features import load_gates
+from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (

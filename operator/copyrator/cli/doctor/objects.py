@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
 from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
@@ -26,6 +25,7 @@ from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
     CONFIG_MAP,

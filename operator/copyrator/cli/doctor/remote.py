@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from copyrator.api.attest import OPERATORS_KEY, AttestSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.fields import SpecError, map_in
@@ -30,6 +29,7 @@ from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of, said
 from copyrator.api.times import format_time, time_since
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed, username

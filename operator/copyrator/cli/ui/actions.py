@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, printable, said
@@ -28,6 +27,7 @@ from copyrator.bundles.features.approval.words import (
     plan_facts,
     plan_state,
 )
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import format_permission, missing_of
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan

@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus, PassedOver
 from copyrator.api.conditions import Condition, ConditionType
@@ -23,8 +22,8 @@ from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import Detail, short_digest
 from copyrator.api.times import format_duration, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Mark, Place
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Mark, Place, load_words
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation

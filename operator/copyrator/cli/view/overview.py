@@ -13,8 +13,7 @@ from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import parse_time, time_since
-from copyrator.bundles.engine.words import Banner
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Banner, load_words
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body

@@ -20,9 +20,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
-from copyrator.bundles.catalog import all_gates
-from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState
-from copyrator.bundles.features import load_gates, load_words
+from copyrator.bundles.catalog import all_gates, load_gates
+from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint

@@ -8,10 +8,10 @@ from types import FunctionType
 
 import pytest
 
-from copyrator.bundles.catalog import all_gates
+from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.engine.words import Words
-from copyrator.bundles.features import FEATURES, load_gates, load_words
+from copyrator.bundles.engine.words import Words, load_words
+from copyrator.bundles.features import FEATURES
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()

@@ -14,8 +14,8 @@ from tests.unit.cli.view.objects_seen import PLAN
 from copyrator.api.approval import PlanStatus
 from copyrator.api.freeze import Freeze, in_force
 from copyrator.api.text import detail_lines, printable
-from copyrator.bundles.catalog import all_gates
-from copyrator.bundles.features import load_gates, load_words
+from copyrator.bundles.catalog import all_gates, load_gates
+from copyrator.bundles.engine.words import load_words
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     describe_plan,

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -26,6 +25,7 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
+from copyrator.bundles.fields import parse_status
 
 
 class AttestWords(Words):

@@ -9,8 +9,8 @@ from typing import Any
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.bundle_status import BundleStatus, ClusterStatus
+from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason

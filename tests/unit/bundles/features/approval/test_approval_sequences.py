@@ -17,7 +17,6 @@ from tests.long import LONG
 from tests.replacing import replace
 
 from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests
@@ -46,6 +45,7 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     requested_plan,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_status
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.memory import Memories

@@ -26,7 +26,6 @@ from copyrator.api.attest import (
     AttestStatus,
     key_of,
 )
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.health import HealthMode, HealthSpec
@@ -56,6 +55,7 @@ from copyrator.bundles.features.attest.statements import (
     update_statements,
 )
 from copyrator.bundles.features.promotion.evidence import find_objections
+from copyrator.bundles.fields import parse_status
 from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
@@ -25,6 +24,7 @@ from copyrator.bundles.features.dependencies.gates import (
     Unready,
     find_unready,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
 from copyrator.bundles.step import Change
 

@@ -9,7 +9,6 @@ from tests.replacing import replace
 from tests.unit.bundles.plan_samples import PLANNED
 
 from copyrator.api.approval import ApprovedPlan, PlanStatus
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import Baseline, PreviewPlan
@@ -17,6 +16,7 @@ from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.drift.feature import DriftFeature
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.memory import Memories
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
@@ -39,6 +38,7 @@ from copyrator.bundles.features.health.watcher import (
     HealthTiming,
     HealthWatcher,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.identity import other_manager
 
 NOW = 5000.0

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.fields import InvalidSpec
@@ -25,6 +24,7 @@ from copyrator.api.promotion import (
 )
 from copyrator.bundles.features.promotion.evidence import find_objections
 from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

@@ -1,0 +1,10 @@
+"""Its parts of a Bundle."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api.dependencies import DependenciesSpec
+
+SPEC: Final = (DependenciesSpec,)
+STATUS: Final = ()
