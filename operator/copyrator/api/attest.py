@@ -10,6 +10,7 @@ import msgspec
 from copyrator.api import names
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import REGISTRY_FAULTS
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.promotion import ENVIRONMENT
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record, Time
@@ -75,6 +76,16 @@ class AttestSpec(Part):
     renew: Annotated[float, duration("renew", 60.0)] = 24 * 3600.0
     """After how long a newer statement is made while the digest stands; default 24h. Half of the
     readers' maxAge, or less."""
+
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """The Secrets with the key and the credential."""
+        secrets = {"keyFrom": self.own_key and self.own_key.secret, "auth": self.auth}
+        return tuple(
+            (f"spec.attest.{field}", LocalObjectRef(name, ValuesKind.SECRET))
+            for field, name in secrets.items()
+            if name
+        )
 
     @property
     def own_key(self) -> AttestKey | None:

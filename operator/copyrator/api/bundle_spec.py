@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -18,7 +18,7 @@ from copyrator.api import names, syntax
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
-from copyrator.api.object_refs import ValuesKind
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import (
     DERIVED,
     OPEN,
@@ -39,6 +39,7 @@ from copyrator.api.schema import (
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 from copyrator.api.text import truncate
 from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
+from copyrator.api.verify import VerifyEntry
 from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
@@ -103,6 +104,16 @@ class Part(Form):
     def absent(cls) -> Self | None:
         """What stands for it where the spec has nothing of it; None: nothing."""
         return None if any(slot.is_required for slot in slots(cls)) else cls()
+
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """The objects that the operator reads for it, and the fields that name them."""
+        return ()
+
+    @property
+    def signers(self) -> tuple[VerifyEntry, ...]:
+        """Who may sign what is deployed; empty: it asks for no signatures."""
+        return ()
 
     @property
     def required(self) -> ConditionType | None:
@@ -585,6 +596,16 @@ class BundleSpec(Form, kw_only=True):
     def excluded(self) -> frozenset[str]:
         """The digests that aren't deployed, whatever the registry has."""
         return frozenset(digest for part in self.parts for digest in part.excluded)
+
+    @property
+    def signers(self) -> tuple[VerifyEntry, ...]:
+        """Who may sign what is deployed; empty: the spec asks for no signatures."""
+        return next(filter(None, (part.signers for part in self.parts)), ())
+
+    @property
+    def part_refs(self) -> Iterator[tuple[str, LocalObjectRef]]:
+        """The objects that the operator reads for its parts, and the fields that name them."""
+        return (ref for part in self.parts for ref in part.refs)
 
     @property
     def values_sources(self) -> tuple[ValuesSource, ...]:

@@ -8,6 +8,7 @@ import msgspec
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.kubeconfig import DEFAULT_KEY
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import STORED
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
 
@@ -30,6 +31,11 @@ class ClusterSpec(Part):
     def cluster_secret(self) -> str:
         """That Secret."""
         return self.secret
+
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """That Secret."""
+        return (("spec.kubeConfig", LocalObjectRef(self.secret, ValuesKind.SECRET)),)
 
     def __str__(self) -> str:
         return f"Secret {self.secret}, key {self.key}"

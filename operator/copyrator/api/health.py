@@ -7,7 +7,6 @@ from typing import Annotated, Self
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.schema import STORED, Rule, fail
@@ -44,7 +43,7 @@ class HealthSpec(Part):
 
     def fit(self, spec: BundleSpec) -> Self:
         """Refuse it where the release is in another cluster."""
-        if self.health is not HealthMode.OFF and spec.find(ClusterSpec):
+        if self.health is not HealthMode.OFF and spec.is_remote:
             fail(
                 "health",
                 "isn't watched in the cluster of spec.kubeConfig, where the operator has no "

@@ -14,7 +14,6 @@ from tests.unit.signatures.making import entry, key, private_pem, public_pem
 
 from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import AttestationsFrom, EvidenceKeys
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.trust.policy import combine_requirements, find_signer, read_attesters
 from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked
@@ -27,7 +26,7 @@ MINE = public_pem(key("P-256"))
 
 
 def read(asked: Asked = NOTHING_ASKED, **files: Mapping[str, bytes] | None) -> Attesters:
-    named = [AttestationsFrom(name, EvidenceKeys(REFS[name])) for name in files]
+    named = {name: REFS[name] for name in files}
     return read_attesters("team", named, {REFS[name]: one for name, one in files.items()}, asked)
 
 

@@ -18,7 +18,8 @@ from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.promotion import PromotionSpec
-from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
+from copyrator.api.verify import Cosign, VerifyEntry
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.gates.restrictions import (
     describe_left_out,
     is_gated,

@@ -10,19 +10,18 @@ from typing import Any, Final, cast
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import SignaturesSpec, refs_of
+from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
+from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.inputs.reader import (
     Known,
     MissingReferenceError,
     ReferenceReader,
     version_of,
 )
-from copyrator.bundles.inputs.watches import attester_refs, key_refs, verify_ref
+from copyrator.bundles.inputs.watches import key_refs, verify_ref
 from copyrator.bundles.trust.policy import SPEC, Contents, read_attesters, read_requirement
 from copyrator.bundles.trust.verdicts import Asked
 from copyrator.signatures.model import SignatureRequirement
@@ -42,32 +41,32 @@ class KeyReader:
 
     async def requirement(self, entry: BundleEntry, spec: BundleSpec) -> _Requirement:
         """The requirement of ``spec.verify`` and its faults; reads keys only if they changed."""
-        wanted = spec.find(SignaturesSpec)
-        assert wanted is not None
-        refs = key_refs(spec, refs_of(wanted.any_of))
+        wanted = spec.signers
+        refs = key_refs(spec, refs_of(wanted))
         if (known := self._references.recall(entry.key, _SIGNERS, refs, wanted)) is not None:
             return cast("_Requirement", known.value)
-        contents, versions = await self._read_keys(spec, refs_of(wanted.any_of))
-        found = await asyncio.to_thread(
-            read_requirement, SPEC, spec.namespace, wanted.any_of, contents
-        )
+        contents, versions = await self._read_keys(spec, refs_of(wanted))
+        found = await asyncio.to_thread(read_requirement, SPEC, spec.namespace, wanted, contents)
         self._references.keep(entry.key, _SIGNERS, Known(refs, versions, wanted, found))
         return found
 
-    async def attesters(self, entry: BundleEntry, spec: BundleSpec, asked: Asked) -> Attesters:
-        """The keys of ``spec.promoteFrom.attestations``; reads them only if they changed.
+    async def attesters(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        named: Mapping[str, LocalObjectRef],
+        asked: Asked,
+    ) -> Attesters:
+        """The keys of environments, in these objects; reads them only if they changed.
 
         Raises:
             MissingReferenceError: two environments have the same key.
             ApiError: they can't be read.
         """
-        named = spec.part(PromotionSpec).attestations
-        if not named:
-            return NO_ATTESTERS
-        refs, shape = key_refs(spec, attester_refs(spec)), (named, asked)
+        refs, shape = key_refs(spec, tuple(named.values())), (named, asked)
         if (known := self._references.recall(entry.key, _ATTESTERS, refs, shape)) is not None:
             return cast("Attesters", known.value)
-        contents, versions = await self._read_keys(spec, attester_refs(spec))
+        contents, versions = await self._read_keys(spec, tuple(named.values()))
         try:
             found = await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
         except SpecError as error:

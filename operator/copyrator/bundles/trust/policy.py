@@ -30,7 +30,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.globs import MAX_GLOB_TEXT, MAX_GLOBS, NO_GLOBS, Globs, globs, is_wild
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Form, below, closed, fail, items, reader
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
@@ -253,9 +252,9 @@ def read_requirement(
 
 
 def read_attesters(
-    namespace: str, named: Sequence[AttestationsFrom], contents: Contents, asked: Asked
+    namespace: str, named: Mapping[str, LocalObjectRef], contents: Contents, asked: Asked
 ) -> Attesters:
-    """The keys of the environments in ``spec.promoteFrom.attestations``.
+    """The keys of the environments in ``spec.promoteFrom.attestations``, in these objects.
 
     A key that is trusted for signatures isn't used: who may sign an image would promote it.
     Call it in a thread: it loads cryptography and parses keys.
@@ -269,23 +268,23 @@ def read_attesters(
     usable: list[CosignKeys] = []
     faults: list[str] = []
     environments: dict[bytes, str] = {}
-    for one in named:
-        where = f"the keys of {one.environment}, {_describe_ref(one.keys_from, namespace)}"
+    for environment, ref in named.items():
+        where = f"the keys of {environment}, {_describe_ref(ref, namespace)}"
         try:
-            found = _read_keys(one.keys_from, namespace, contents)
+            found = _read_keys(ref, namespace, contents)
         except TrustError as error:
             faults.append(str(error))
             continue
         for file, key in found.keys.items():
             identity = identify(file, key)
-            other = environments.setdefault(identity, one.environment)
-            if other != one.environment:
-                text = f"the key {file} of {one.environment} is also a key of {other}"
+            other = environments.setdefault(identity, environment)
+            if other != environment:
+                text = f"the key {file} of {environment} is also a key of {other}"
                 raise SpecError(_ATTESTATIONS, f"{text}; each environment needs keys of its own")
             if identity in signers:
                 text = f"{where}: {file} is trusted for signatures by {signers[identity]}"
                 faults.append(f"{text}; attest with another key")
-        usable.append(CosignKeys(one.environment, found.keys))
+        usable.append(CosignKeys(environment, found.keys))
     if len(environments) > SIGNATURE_KEYS:
         text = f"{_ATTESTATIONS} has {len(environments)} keys; at most {SIGNATURE_KEYS} are used"
         faults.append(text)

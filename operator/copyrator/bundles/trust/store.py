@@ -22,7 +22,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.text import count
-from copyrator.api.verify import SignaturesSpec, refs_of
+from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.gates.evidence import Attesters
@@ -261,7 +261,7 @@ class TrustStore:
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether a Bundle's spec or the policy requires signatures."""
-        if spec.uses(SignaturesSpec):
+        if spec.signers:
             return True
         return self._policy is not NO_POLICY and self._policy.concerns(spec)
 
@@ -275,7 +275,7 @@ class TrustStore:
         if not self.concerns(spec):
             return Asked()
         found = [self._required[one.name] for one in policy.matching(spec)]
-        if spec.uses(SignaturesSpec):
+        if spec.signers:
             found.append(await self.keys.requirement(entry, spec))
         faults = [fault for _, some in found for fault in some]
         return trust.combine_requirements((one for one, _ in found), faults, policy.blocked(spec))
@@ -287,7 +287,7 @@ class TrustStore:
             ApiError: keys of its spec can't be read.
         """
         found = [one for one, _ in self._required.values()]
-        if spec.uses(SignaturesSpec):
+        if spec.signers:
             found.append((await self.keys.requirement(entry, spec))[0])
         return found
 

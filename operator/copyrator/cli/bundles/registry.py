@@ -19,7 +19,8 @@ from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.schema import read
 from copyrator.api.text import printable
-from copyrator.api.verify import SIGNATURE_ENTRIES, SignaturesSpec
+from copyrator.api.verify import SIGNATURE_ENTRIES
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict

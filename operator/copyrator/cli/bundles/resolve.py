@@ -28,12 +28,13 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.text import printable
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
+from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
@@ -204,15 +205,13 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         ApiError: keys can't be read.
         SpecError: two environments have the same key.
     """
-    from copyrator.bundles.inputs.watches import attester_refs  # noqa: PLC0415 - not for --help
     from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
 
-    named = spec.part(PromotionSpec).attestations
+    named = spec.part(PromotionSpec).environments
     if not named:
         return NO_ATTESTERS
-    signatures = spec.find(SignaturesSpec)
-    required = signatures.any_of if signatures is not None else ()
-    refs = dict.fromkeys((*attester_refs(spec), *refs_of(required)))
+    required = spec.signers
+    refs = dict.fromkeys((*named.values(), *refs_of(required)))
     contents = {ref: await read_files(client, spec.namespace, ref) for ref in refs}
     found, _ = await asyncio.to_thread(
         trust.read_requirement, trust.SPEC, spec.namespace, required, contents

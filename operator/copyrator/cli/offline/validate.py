@@ -28,7 +28,7 @@ from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec, Targets
 from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
-from copyrator.api.verify import SignaturesSpec, VerifyEntry
+from copyrator.api.verify import VerifyEntry
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.restrictions import remedy, restrict_spec
 from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
@@ -464,9 +464,7 @@ def _parsed(manifest: Manifest) -> list[Problem]:
         bundle = parse_bundle(body, BundleDefaults())
         if isinstance(bundle, InvalidSpec):
             return [_problem(bundle)]
-        signatures = bundle.find(SignaturesSpec)
-        entries = signatures.any_of if signatures else ()
-        found = (*_subjects(entries, "spec.verify"), *_withheld(bundle))
+        found = (*_subjects(bundle.signers, "spec.verify"), *_withheld(bundle))
         return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):

@@ -122,9 +122,9 @@ class PromotionFeature(Feature):
 
     async def read(self, entry: BundleEntry, spec: BundleSpec, found: Findings) -> Attesters | None:
         """The keys that are trusted for attestations; not those that are for signatures."""
-        if not spec.part(PromotionSpec).attestations:
+        if not (named := spec.part(PromotionSpec).environments):
             return None
-        return await self._keys.attesters(entry, spec, found.of(Asked) or NOTHING_ASKED)
+        return await self._keys.attesters(entry, spec, named, found.of(Asked) or NOTHING_ASKED)
 
     def ask(
         self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
