@@ -25,6 +25,7 @@ from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
+from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.trust.policy import (
@@ -40,7 +41,6 @@ from copyrator.cli.core.installation import Installation, allowed, pod_selector
 from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
-from copyrator.clouds.identities import identity_of
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     CONFIGMAPS,

@@ -34,7 +34,7 @@ def _identity(view: View) -> str:
     """Whose token of which cloud; empty without ``spec.provider``."""
     if isinstance(view.spec, InvalidSpec) or (login := view.spec.find(LoginSpec)) is None:
         return ""
-    from copyrator.clouds.identities import identity_of  # noqa: PLC0415 - not for lists
+    from copyrator.bundles.features.login.identity import identity_of  # noqa: PLC0415 - not for lists
 
     return f"{identity_of(view.spec, view.settings)} ({login.provider})"
 
