@@ -7,7 +7,7 @@ accepts: lists and texts of a status larger than any of ours are truncated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Final, Protocol
@@ -46,13 +46,13 @@ ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, Cons
 @cache
 def spec_parts() -> tuple[type[Part], ...]:
     """What the features add to a spec, in their order."""
-    return tuple(part for one in load("fields") for part in one.SPEC)
+    return tuple(_listed("SPEC"))
 
 
 @cache
 def status_parts() -> tuple[type[Record], ...]:
     """What the features, and the engine, add to a status, by the names of their types."""
-    found = (*ENGINE_STATUS, *(part for one in load("fields") for part in one.STATUS))
+    found = (*ENGINE_STATUS, *_listed("STATUS"))
     return tuple(sorted(found, key=lambda part: part.__name__))
 
 
@@ -60,8 +60,13 @@ def status_parts() -> tuple[type[Record], ...]:
 def _words() -> Mapping[str, str]:
     """The texts that most statuses have, shared by all of them."""
     own = (BundleReason, ConditionStatus, ConditionType, GateState, Outcome)
-    kinds = (*own, *(kind for one in load("fields") for kind in getattr(one, "TEXTS", ())))
-    return {str(word.value): str(word.value) for kind in kinds for word in kind}
+    words = (str(word.value) for kind in (*own, *_listed("TEXTS")) for word in kind)
+    return {word: word for word in words}
+
+
+def _listed(name: str) -> Iterator[Any]:
+    """What the features' fields list under a name."""
+    return (kind for one in load("fields") for kind in getattr(one, name, ()))
 
 
 class Bundle(Root):

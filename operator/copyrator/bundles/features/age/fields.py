@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.age import AgeSpec
 
 SPEC: Final = (AgeSpec,)
-STATUS: Final = ()

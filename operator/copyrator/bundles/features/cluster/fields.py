@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.cluster import ClusterSpec
 
 SPEC: Final = (ClusterSpec,)
-STATUS: Final = ()

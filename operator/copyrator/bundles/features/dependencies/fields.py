@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.dependencies import DependenciesSpec
 
 SPEC: Final = (DependenciesSpec,)
-STATUS: Final = ()

@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.health import HealthSpec
 
 SPEC: Final = (HealthSpec,)
-STATUS: Final = ()

@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.login import LoginSpec
 
 SPEC: Final = (LoginSpec,)
-STATUS: Final = ()

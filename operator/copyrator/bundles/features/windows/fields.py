@@ -7,4 +7,3 @@ from typing import Final
 from copyrator.api.windows import WindowsSpec
 
 SPEC: Final = (WindowsSpec,)
-STATUS: Final = ()
