@@ -20,9 +20,9 @@ from copyrator.api.bundle_spec import (
 from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.features.approval.policy import ApprovalPolicy
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON
 

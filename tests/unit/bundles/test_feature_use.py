@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.age import AgeSpec
 from copyrator.api.candidates import AgeStatus
-from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.promotion import PromotionStatus
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.promotion.fields import PromotionStatus
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.memory import Memories
 

@@ -9,8 +9,8 @@ from tests.replacing import replace
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.object_refs import ValuesKind
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (

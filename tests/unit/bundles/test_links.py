@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates.links import (
     MAX_SEARCHED,

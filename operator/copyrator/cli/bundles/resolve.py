@@ -19,10 +19,8 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.freeze import FreezeFindings
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
@@ -33,7 +31,9 @@ from copyrator.api.version_range import ExactTag, VersionError, VersionRange, pa
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
 from copyrator.bundles.catalog import all_gates, load_gates
+from copyrator.bundles.features.freeze.fields import FreezeFindings
 from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates import gate as gates

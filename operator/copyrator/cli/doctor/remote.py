@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from copyrator.api.attest import OPERATORS_KEY, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.fields import SpecError, map_in
@@ -25,10 +24,11 @@ from copyrator.api.kubeconfig import (
     read_kubeconfig_ref,
 )
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of, said
 from copyrator.api.times import format_time, time_since
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.promotion.fields import PromotionSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint

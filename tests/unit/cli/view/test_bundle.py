@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.approval import PlanStatus
-from copyrator.api.freeze import Freeze, in_force
 from copyrator.api.text import detail_lines, printable
 from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.words import load_words
@@ -25,6 +24,7 @@ from copyrator.bundles.features.approval.words import (
     plan_state,
 )
 from copyrator.bundles.features.freeze import words as freeze
+from copyrator.bundles.features.freeze.fields import Freeze, in_force
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.age import AgeSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.candidates import AgeStatus
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import (
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.features.attest.fields import (
     AttestationsStatus,
     AttestSpec,
     AttestState,
@@ -21,13 +27,6 @@ from copyrator.api.attest import (
     StatementKey,
     key_of,
 )
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import read_withdrawal
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.statements import (
     AttestFault,
@@ -39,6 +38,7 @@ from copyrator.bundles.features.attest.statements import (
     record_push,
     statement_of,
 )
+from copyrator.bundles.features.promotion.fields import read_withdrawal
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from copyrator.api.attest import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
@@ -15,6 +14,7 @@ from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.features.attest.attester import Attester, attest_input
+from copyrator.bundles.features.attest.fields import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.statements import (
     attested_condition,

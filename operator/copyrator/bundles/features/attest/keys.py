@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.attest import OPERATORS_KEY, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
 from copyrator.bundles.inputs.reader import (
     Access,
     Known,

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import (
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
+from copyrator.api.globs import Globs
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
+from copyrator.api.text import one_line
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.attest.fields import (
     MAX_ATTESTED,
     PUSH_FAULTS,
     AttestationsStatus,
@@ -22,17 +31,8 @@ from copyrator.api.attest import (
     describe_record,
     key_of,
 )
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
-from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode, HealthSpec
-from copyrator.api.promotion import PromotionStatus, SoakStatus
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.structs import replace
-from copyrator.api.text import one_line
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
+from copyrator.bundles.features.promotion.fields import PromotionStatus, SoakStatus
 from copyrator.signatures.model import ATTESTATIONS, DeployedStatement
 
 MANY: Final = ATTESTATIONS // 2
@@ -56,7 +56,7 @@ class AttestInput:
     """Whether its namespace may attest under this name."""
     is_deleted: bool = False
     withdrawal: tuple[str, str | None, str] | None = None
-    """As ``api.promotion.read_withdrawal``."""
+    """As ``bundles.features.promotion.fields.read_withdrawal``."""
     seen: SeenTime = ALL_SEEN
 
 

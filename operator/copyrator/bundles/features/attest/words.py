@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
@@ -25,6 +24,7 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
+from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
 from copyrator.bundles.fields import parse_status
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import BundleStatus, ClusterStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
@@ -18,6 +17,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import (
     Known,

@@ -8,12 +8,12 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

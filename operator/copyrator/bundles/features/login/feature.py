@@ -20,12 +20,12 @@ from typing import Final
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.login import LoginSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import cancel_all
 from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts
+from copyrator.bundles.features.login.fields import LoginSpec
 from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.client import JobClient

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.login import LoginSpec
 from copyrator.api.text import Detail
 from copyrator.bundles.engine.words import Place, View, Words
+from copyrator.bundles.features.login.fields import LoginSpec
 
 
 class LoginWords(Words):

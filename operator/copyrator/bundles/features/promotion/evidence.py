@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.promotion import AHEAD, AttestationsFrom
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_duration, format_time
+from copyrator.bundles.features.promotion.fields import AHEAD, AttestationsFrom
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 _NAMED: Final = 3

@@ -11,18 +11,18 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import (
+from copyrator.api.reasons.bundles import BundleEvent
+from copyrator.api.times import parse_time
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Feature, Parts, Registry
+from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
     PromotionStatus,
     SoakStatus,
     hold_text,
 )
-from copyrator.api.reasons.bundles import BundleEvent
-from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.engine.feature import Feature, Parts, Registry
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
 from copyrator.bundles.gates.evidence import Attesters

@@ -20,7 +20,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import (
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.text import first_of
+from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features.promotion.evidence import Objection, find_objections
+from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
     PromotionStatus,
@@ -28,12 +34,6 @@ from copyrator.api.promotion import (
     allows_promotion,
     hold_text,
 )
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import first_of
-from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.features.promotion.evidence import Objection, find_objections
 from copyrator.bundles.features.promotion.soak import valid_records
 from copyrator.bundles.gates.gate import (
     PASSED,

@@ -8,9 +8,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 from copyrator.bundles.features.rollback.gates import GATES
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.ready_conditions import pinned

@@ -8,7 +8,7 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import ANN_SKIP_DIGESTS
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
+from copyrator.bundles.features.rollback.fields import RollbackSpec
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

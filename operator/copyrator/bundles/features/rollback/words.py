@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import time_since
 from copyrator.bundles.engine.words import (
@@ -22,6 +21,7 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 
 _LISTED: Final = 20
 """Digests of the annotation skip-digests that are shown."""

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
+from copyrator.bundles.features.windows.fields import DAYS, WindowsSpec, is_open, next_opening
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

@@ -34,13 +34,13 @@ from copyrator.api.bundle_status import (
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
 from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, OperationCounts
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Inexact, Operation, OperationType, Plan
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
 from copyrator.bundles.features.drift.record import CHECK
+from copyrator.bundles.features.rollback.fields import PinStatus
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
+from copyrator.bundles.features.dependencies.fields import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.bundles.features.dependencies.gates import (
     GATE,
     GATES,

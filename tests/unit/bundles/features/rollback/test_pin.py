@@ -22,10 +22,10 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus, rollback_targets
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.state import Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
+from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.outcome import Ending
