@@ -117,7 +117,10 @@ class Part(Form):
 
     @property
     def required(self) -> ConditionType | None:
-        """The condition that Bundles which depend on this one wait for, too; None: Ready alone."""
+        """The condition that Bundles which depend on this one, and attestations, wait for, too.
+
+        None: Ready alone.
+        """
         return None
 
     @property
@@ -601,6 +604,11 @@ class BundleSpec(Form, kw_only=True):
     def signers(self) -> tuple[VerifyEntry, ...]:
         """Who may sign what is deployed; empty: the spec asks for no signatures."""
         return next(filter(None, (part.signers for part in self.parts)), ())
+
+    @property
+    def required(self) -> tuple[ConditionType, ...]:
+        """The conditions that those wait for, beside Ready."""
+        return tuple(filter(None, (part.required for part in self.parts)))
 
     @property
     def part_refs(self) -> Iterator[tuple[str, LocalObjectRef]]:

@@ -31,7 +31,6 @@ from copyrator.bundles.features.attest.fields import (
     describe_record,
     key_of,
 )
-from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.features.promotion.fields import PromotionStatus, SoakStatus
 from copyrator.signatures.model import ATTESTATIONS, DeployedStatement
 
@@ -277,8 +276,7 @@ def _soaking(status: BundleStatus, around: AttestInput, what: str) -> str:
     if status.deployed.digest is None:
         return "nothing is deployed yet"
     wanted = [f"has stood for {format_duration(attest.after)}"] if attest.after else []
-    if around.spec.part(HealthSpec).health is HealthMode.WATCH:
-        wanted.append("is Healthy")
+    wanted += [f"is {kind}" for kind in around.spec.required]
     once = " and ".join(wanted) or "stands"
     return f"{what} is attested as {attest.environment} once it {once}"
 
@@ -311,8 +309,7 @@ def _stands_at(
         return None
     if around.is_deleted or not around.is_allowed:
         return None
-    healthy = status.condition(ConditionType.HEALTHY).is_true
-    if around.spec.part(HealthSpec).health is HealthMode.WATCH and not healthy:
+    if not all(status.condition(kind).is_true for kind in around.spec.required):
         return None
     wanted, longest = timedelta(seconds=attest.after), _longest_of(soak, record)
     if longest is not None and longest >= wanted:

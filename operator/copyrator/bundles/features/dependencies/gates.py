@@ -100,10 +100,7 @@ def _find_suspended_fault(entry: BundleEntry) -> str:
 
 def _find_condition_fault(entry: BundleEntry) -> str:
     """The first condition that its features require and that isn't True; else empty."""
-    parts = entry.spec.parts if isinstance(entry.spec, BundleSpec) else ()
-    for kind in (part.required for part in parts):
-        if kind is None:
-            continue
+    for kind in entry.spec.required if isinstance(entry.spec, BundleSpec) else ():
         found = entry.status.condition(kind)
         if found.status != ConditionStatus.TRUE:
             text = _cut(found.reason, found.message)
