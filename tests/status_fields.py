@@ -1,5 +1,9 @@
 """The fields of a status, by their types."""
 
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import GenericAlias
 from typing import Any, get_args, get_origin
 
@@ -8,7 +12,8 @@ from tests.replacing import replace
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.records import Packed, Record
 from copyrator.api.schema import slots
-from copyrator.bundles.fields import status_parts
+from copyrator.bundles import features
+from copyrator.bundles.fields import ENGINE_STATUS, status_parts
 
 
 def json_fields(record: type[Record]) -> dict[str, Any]:
@@ -25,8 +30,11 @@ def json_fields(record: type[Record]) -> dict[str, Any]:
 
 
 def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
-    """The status with other fields, those of its parts by their names."""
-    for kind in status_parts():
+    """The status with other fields, those of its parts by their names.
+
+    Also those of features that are taken out (tests/without.py).
+    """
+    for kind in _all_parts():
         if kind.FIELD:
             part = changes.pop(_snake(kind.FIELD), None)
         else:
@@ -34,6 +42,13 @@ def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
             part = replace(status.part(kind), **own) if own else None
         status = status if part is None else status.with_part(part)
     return replace(status, **changes)
+
+
+@cache
+def _all_parts() -> tuple[type[Record], ...]:
+    names = [f"{features.__name__}.{one.name}.fields" for one in iter_modules(features.__path__)]
+    listed = [getattr(import_module(one), "STATUS", ()) for one in names if find_spec(one)]
+    return (*ENGINE_STATUS, *(part for parts in listed for part in parts))
 
 
 def _snake(name: str) -> str:

@@ -74,6 +74,7 @@ def test_a_cycle_is_a_way_of_dependencies_and_none_is_missed(edges: dict[int, li
     assert not found or (found[0], found[-1]) == (0, 0)
 
 
+@pytest.mark.needs("dependencies")
 def test_who_names_a_bundle_is_known_until_it_is_edited_or_gone() -> None:
     named = Named(
         Link(field="spec.x", verb="needs", part=DependenciesSpec, named=attrgetter("depends_on"))

@@ -15,6 +15,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.features import FEATURES
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.dependencies.fields import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.bundles.features.dependencies.gates import (
@@ -327,6 +328,12 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         "was resumed, and isn't reconciled since",
     ),
 }
+if "health" not in FEATURES:
+    STATES = {
+        name: state
+        for name, state in STATES.items()
+        if "health" not in (state[0] or {}).get("spec", {})
+    }
 
 
 def unready(entry: BundleEntry | None, namespace: str = "apps") -> tuple[str, ...]:
