@@ -35,7 +35,18 @@ ORDER = (
     *("controller", "features", "reconciler", "status", "deploy", "version"),
     *("patches", "engine", "jobs", "trust", "inputs", "effective", "context", "schedule"),
     *("step", "catalog", "ready_conditions", "deciding", "gates", "bundle", "requests"),
-    *("account", "chart", "candidates", "rhythm", "pod", "identity", "memory", "fields", "list"),
+    *(
+        "account",
+        "chart",
+        "candidates",
+        "rhythm",
+        "pod",
+        "identity",
+        "memory",
+        "fields",
+        "reasons",
+        "list",
+    ),
 )
 """The folders and modules of `bundles`, each above those that it may import.
 

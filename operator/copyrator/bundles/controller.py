@@ -18,7 +18,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
@@ -44,6 +43,7 @@ from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import InputsStore, SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from copyrator.settings.config import Settings
     from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
-_REASONS: Final = frozenset(reason.value for reason in BundleReason)
-"""The values of labels: a status can be forged, and must not add others."""
 OPENSHIFT: Final = "security.openshift.io"
 """API group of the SCCs: those that admit Jobs reject pods that name other ids than a namespace's
 range has, and give them."""
@@ -75,12 +73,13 @@ range has, and give them."""
 
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
+    known = bundle_reasons()  # a status can be forged, and must not add other labels
     reasons, pending = Counter[str](), Counter[str]()
     quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
-        reasons[reason if reason in _REASONS else "Unknown"] += 1
+        reasons[reason if reason in known else "Unknown"] += 1
         update = status.condition(ConditionType.UPDATE_PENDING)
         pending[(update.is_true and update.reason) or ""] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
@@ -96,7 +95,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
     gauge = context.metrics.updates_pending
     gauge.clear()
     for reason, count in pending.items():
-        if reason in _REASONS:
+        if reason in known:
             gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.bundles_poll_failed.set(unpolled)

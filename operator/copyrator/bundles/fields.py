@@ -7,7 +7,7 @@ accepts: lists and texts of a status larger than any of ours are truncated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Final, Protocol
@@ -33,11 +33,11 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
 from copyrator.api.fields import TOO_MANY, InvalidSpec, SpecError, check_text, json_type
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.schema import AGE, MESSAGE, READY, REASON, Column, Root, below, read, slots
 from copyrator.api.structs import replace
-from copyrator.bundles.features import load
+from copyrator.bundles.features import listed
+from copyrator.bundles.reasons import bundle_reasons
 
 ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, ConsentStatus)
 """Parts of a status that the engine has: most Bundles don't have them."""
@@ -46,27 +46,22 @@ ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, Cons
 @cache
 def spec_parts() -> tuple[type[Part], ...]:
     """What the features add to a spec, in their order."""
-    return tuple(_listed("SPEC"))
+    return tuple(listed("fields", "SPEC"))
 
 
 @cache
 def status_parts() -> tuple[type[Record], ...]:
     """What the features, and the engine, add to a status, by the names of their types."""
-    found = (*ENGINE_STATUS, *_listed("STATUS"))
+    found = (*ENGINE_STATUS, *listed("fields", "STATUS"))
     return tuple(sorted(found, key=lambda part: part.__name__))
 
 
 @cache
 def _words() -> Mapping[str, str]:
     """The texts that most statuses have, shared by all of them."""
-    own = (BundleReason, ConditionStatus, ConditionType, GateState, Outcome)
-    words = (str(word.value) for kind in (*own, *_listed("TEXTS")) for word in kind)
-    return {word: word for word in words}
-
-
-def _listed(name: str) -> Iterator[Any]:
-    """What the features' fields list under a name."""
-    return (kind for one in load("fields") for kind in getattr(one, name, ()))
+    own = (ConditionStatus, ConditionType, GateState, Outcome)
+    words = (str(word.value) for kind in (*own, *listed("fields", "TEXTS")) for word in kind)
+    return {word: word for word in (*map(str, bundle_reasons()), *words)}
 
 
 class Bundle(Root):

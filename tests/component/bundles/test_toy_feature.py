@@ -30,6 +30,7 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.bundles import features
 from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import WatchSpec
 
@@ -90,7 +91,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def _forget_list() -> None:
     """What is read of the list of features once."""
-    for found in (bundle_fields.spec_parts, bundle_fields.status_parts):
+    for found in (bundle_fields.spec_parts, bundle_fields.status_parts, bundle_reasons):
         found.cache_clear()
 
 

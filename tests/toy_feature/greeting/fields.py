@@ -1,4 +1,4 @@
-"""``spec.greeting`` and ``status.greeting``, the reasons and the condition. Pure."""
+"""``spec.greeting`` and ``status.greeting``, and the condition. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Final, Self
 from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
-from copyrator.api.reasons import INFO, NOTHING, SUCCESS, WARNING, Reason
 from copyrator.api.records import Record
 from copyrator.api.schema import COUNT, items
 from copyrator.api.texts import OBJECT_NAME
@@ -58,16 +57,6 @@ class GreetingStatus(Record, frozen=True):
     def open_request(self) -> str:
         """What was asked for and isn't answered; empty: nothing."""
         return self.asked if self.asked is not None and self.asked != self.answered else ""
-
-
-class GreetingReason(Reason):
-    """Reasons of the gates, the condition and Events."""
-
-    GREETED = ("Greeted", "greeting", SUCCESS, "the release greets its guests", NOTHING)
-    SPEECHLESS = ("Speechless", "greeting", INFO, "nothing says how to greet", "write `words`")
-    UNWELCOME = ("Unwelcome", "greeting", WARNING, "the tag is unwelcome", "push another one")
-    CLOSED = ("Closed", "greeting", INFO, "nobody is let in", "remove the key `closed`")
-    FAREWELL = ("Farewell", "greeting", INFO, "the Bundle is being deleted", NOTHING)
 
 
 class GreetingCondition(StrEnum):

@@ -22,6 +22,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
@@ -642,9 +643,7 @@ class AttemptRunner:
         nonce = self.seals.derive(entry, order.job, "nonce")
         return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
 
-    def _give_up(
-        self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
-    ) -> Step:
+    def _give_up(self, entry: BundleEntry, spec: BundleSpec, reason: Reason, text: str) -> Step:
         self._memory(entry.key).creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
 
@@ -773,5 +772,5 @@ class AttemptRunner:
             metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
 
 
-def _interrupted(reason: BundleReason, text: str) -> Ending:
+def _interrupted(reason: Reason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)

@@ -5,11 +5,12 @@ They are loaded by name (docs/adr/0067-features.md), so nothing imports a featur
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 FEATURES: Final = (
     "consent",
@@ -36,11 +37,18 @@ def load(module: str) -> tuple[ModuleType, ...]:
     - ``feature``: ``FEATURE``, the class with its points.
     - ``fields``: ``SPEC`` and ``STATUS``, its parts of a Bundle; ``TEXTS``, Enums whose texts stand
       in many statuses, which share them. Each may be left out.
+    - ``reasons``: ``REASONS`` of Ready and gates, ``EVENTS`` that no condition has, and
+      ``CONDITIONS``, those of conditions of its own. Each may be left out.
     - ``gates``: ``GATES``, without what only the operator's process knows.
     - ``policy``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
     - ``words``: ``WORDS``, what is said of it.
     """
     return _load(module, FEATURES)
+
+
+def listed(module: str, name: str) -> Iterator[Any]:
+    """What those modules list under a name."""
+    return (one for found in load(module) for one in getattr(found, name, ()))
 
 
 @cache

@@ -15,6 +15,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, duration, fail, items
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import ENVIRONMENT
 
 MAX_ATTESTED: Final = 10
@@ -179,7 +180,7 @@ PUSH_FAULTS: Final = frozenset(
     {
         *REGISTRY_FAULTS,
         BundleReason.PUSH_REFUSED,
-        BundleReason.ATTEST_KEY_INVALID,
+        AttestReason.ATTEST_KEY_INVALID,
         BundleReason.FORBIDDEN,
     }
 )

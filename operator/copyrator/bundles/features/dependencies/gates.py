@@ -14,6 +14,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.bundle import BundleCache, BundleEntry
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.dependencies.reasons import DependenciesReason
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -121,7 +122,7 @@ def _judge_bundles(
     if found is None or not found.texts:
         return PASSED
     text = first_of(found.texts, _NAMED_BUNDLES)
-    return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
+    return Waiting(DependenciesReason.DEPENDENCY_NOT_READY, text)
 
 
 LINK: Final = Link(

@@ -11,7 +11,6 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.reasons.bundles import BundleEvent
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -24,6 +23,7 @@ from copyrator.bundles.features.promotion.fields import (
     hold_text,
 )
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
+from copyrator.bundles.features.promotion.reasons import PromotionEvent
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
 from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion, next_verdict_change
@@ -165,7 +165,7 @@ class PromotionFeature(Feature):
                     f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
                     f"this Bundle: {one.broken_by}"
                 )
-                self.context.record(written, BundleEvent.SOAK_BROKEN, text)
+                self.context.record(written, PromotionEvent.SOAK_BROKEN, text)
                 log.warning("%s: %s", written.key, text)
 
 

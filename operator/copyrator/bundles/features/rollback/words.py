@@ -22,6 +22,7 @@ from copyrator.bundles.engine.words import (
     Words,
 )
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.features.rollback.reasons import RollbackReason
 
 _LISTED: Final = 20
 """Digests of the annotation skip-digests that are shown."""
@@ -88,7 +89,7 @@ class RollbackWords(Words):
             return
         skipped, known = spec.part(RollbackSpec).skip_digests, dict(versions)
         rejected = status.available.rejected
-        tags = [one.version for one in rejected if one.reason == BundleReason.SKIPPED]
+        tags = [one.version for one in rejected if one.reason == RollbackReason.SKIPPED]
         nameless = [one for one in skipped if one not in known]
         if len(tags) == len(nameless) == 1:
             known[nameless[0]] = tags[0]

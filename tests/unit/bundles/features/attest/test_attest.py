@@ -32,6 +32,7 @@ from copyrator.bundles.features.attest.fields import (
     AttestStatus,
     key_of,
 )
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.attest.statements import (
     MANY,
     RARELY,
@@ -232,7 +233,7 @@ def test_with_health_it_has_to_be_healthy(health: str | None) -> None:
     else:
         source.condition("Healthy", health)
     assert source.said == []
-    assert source.condition_of()[1] == BundleReason.SOAKING
+    assert source.condition_of()[1] == AttestReason.SOAKING
     assert "once it has stood for 10m and is Healthy" in source.condition_of()[2]
     source.condition("Healthy", "True").later(11).write()
     assert source.said == [("1.1.0", "Attesting")]

@@ -18,7 +18,6 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.features.health.judge import (
     ALL_HEALTH_NAMESPACES,
@@ -33,6 +32,7 @@ from copyrator.bundles.features.health.judge import (
     healthy_condition,
     overridden_label_fault,
 )
+from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import (
     KINDS,
     HealthTiming,

@@ -1,0 +1,10 @@
+"""Reasons of its condition."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api.conditions import ConditionType
+from copyrator.api.reasons.bundles import StoredReason
+
+CONDITIONS: Final = ((ConditionType.AS_APPROVED, StoredReason),)
