@@ -67,9 +67,9 @@ SLOWEST = (
     "e2e/bundles/test_approval.py",
     "e2e/test_chart_rights.py",
     "e2e/clouds/test_azure.py",
-    "component/bundles/test_plan_script.py",
+    "component/bundles/features/approval/test_plan_script.py",
     "component/test_imports.py",
-    "component/bundles/test_plan_deploy_script.py",
+    "component/bundles/features/approval/test_plan_deploy_script.py",
     "component/copies/test_remote_sources.py",
     "component/notify/test_notifier.py",
     "component/promises/test_bound_plans.py",
@@ -80,9 +80,9 @@ SLOWEST = (
     "component/bundles/features/login/test_login.py",
     "component/bundles/features/attest/test_attest.py",
     "component/oci/test_statements.py",
-    "component/bundles/test_plan_purposes.py",
+    "component/bundles/features/drift/test_plan_purposes.py",
     "component/promises/notify/test_notifications.py",
-    "component/bundles/test_bound_contents.py",
+    "component/bundles/features/approval/test_bound_contents.py",
 )
 """What takes longest of each part: of e2e in processor time, of component in time, side by side."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from localcluster.repository import Repository, Stored
 from localcluster.signing import PREDICATE, statement
 from signatures.forged_cosign import ATTESTED, attach
-from signatures.material import KeylessPolicy, Workshop
+from signatures.material import LAYER, KeylessPolicy, Workshop
 from signatures.registries import WITH
 
 SUBJECT = "https://git.example.com/app/release.yaml@refs/heads/main"
@@ -101,7 +101,7 @@ def _forged(shop: Workshop, bundle: Json, other: Json) -> None:
         # The artifact of the signature: what is altered is what proves who signed it.
         repository, artifact = shop.artifact("keyless", WITH)
         repository = Repository(repository.registry, f"cases/{case}", has_referrers=True)
-        for blob in (shop.config("keyless", 0), shop.layer):
+        for blob in (shop.config("keyless", 0), LAYER):
             repository.upload(blob)
         repository.put(artifact.body, "1.0.0")
         attach(repository, artifact, altered)

@@ -15,7 +15,6 @@ from signatures import (
     cosign,
     cosign_by_hand,
     forged_cosign,
-    forged_notation,
     keyless,
     notation,
     notation_by_hand,
@@ -46,21 +45,15 @@ def make(directory: Path) -> dict[str, Any]:
         with registries(data, programs) as hosts:
             shop = Workshop(Tools(programs, work), hosts)
             attestations.make(shop)
-            _make_signatures(shop)
+            holders = notation.make_keys(shop)
+            expired = notation.make(shop, holders)
+            notation_by_hand.make(shop, holders)
+            keys = cosign.make_keys(shop)
+            cosign.make(shop)
+            forged_cosign.make(shop)
+            cosign_by_hand.make(shop, keys, holders)
+            keyless.make(shop)
+            while datetime.now(UTC) < expired:
+                time.sleep(0.5)
             versions = {program: module_of(program).version for program in PROGRAMS}
             return record(shop, versions, datetime.now(UTC).replace(microsecond=0), directory)
-
-
-def _make_signatures(shop: Workshop) -> None:
-    """Signatures; returns when those that expire have."""
-    holders = notation.make_keys(shop)
-    expired = notation.make(shop, holders)
-    forged_notation.make(shop)
-    notation_by_hand.make(shop, holders)
-    keys = cosign.make_keys(shop)
-    cosign.make(shop)
-    forged_cosign.make(shop)
-    cosign_by_hand.make(shop, keys, holders)
-    keyless.make(shop)
-    while datetime.now(UTC) < expired:
-        time.sleep(0.5)

@@ -11,6 +11,9 @@ from localcluster.bundle import CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, descript
 from localcluster.repository import Repository, Stored
 from signatures.tools import Tools
 
+LAYER = b"not read here"
+"""That of all artifacts."""
+
 
 @dataclass(frozen=True, slots=True)
 class CosignPolicy:
@@ -83,11 +86,6 @@ class Workshop:
         """Where the private keys are while this runs."""
         return self.tools.directory
 
-    @property
-    def layer(self) -> bytes:
-        """The layer of all artifacts."""
-        return b"not read here"
-
     def config(self, case: str, number: int) -> bytes:
         """The configuration of an artifact, which makes its digest its own."""
         return f'{{"apiVersion":"v2","name":"{case}","version":"1.0.{number}"}}'.encode()
@@ -97,14 +95,14 @@ class Workshop:
         repository = Repository(
             self.hosts[registry], f"cases/{case}", has_referrers=registry == "referrers"
         )
-        config, layer = self.config(case, number), self.layer
-        for blob in (config, layer):
+        config = self.config(case, number)
+        for blob in (config, LAYER):
             repository.upload(blob)
         body = {
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
             "config": descriptor(CONFIG_TYPE, config),
-            "layers": [descriptor(LAYER_TYPE, layer)],
+            "layers": [descriptor(LAYER_TYPE, LAYER)],
         }
         return repository, repository.put(body, f"1.0.{number}")
 

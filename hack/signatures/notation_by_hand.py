@@ -1,4 +1,4 @@
-"""Envelopes of notation by the right key, with claims and certificates that it doesn't make."""
+"""Envelopes of notation that it doesn't make: by the right key, and forged without it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from localcluster.bundle import descriptor
+from localcluster.repository import Repository, Stored
 from localcluster.signing import SigningKey
 from signatures import notation
 from signatures.chains import Holder, leaf
-from signatures.forged_notation import attach, encode
 from signatures.material import Workshop
 from signatures.notation_claims import (
     CHANGES,
@@ -27,10 +27,12 @@ from signatures.notation_claims import (
     authority,
     moment,
 )
-from signatures.registries import WITH
+from signatures.registries import WITH, WITHOUT
 
 THUMBPRINTS = "io.cncf.notary.x509chain.thumbprint#S256"
 PAYLOAD_TYPE = "application/vnd.cncf.notary.payload.v1+json"
+JOSE = "application/jose+json"
+ARTIFACT_TYPE = "application/vnd.cncf.notary.signature"
 _HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 
 Json = dict[str, Any]
@@ -38,8 +40,50 @@ Json = dict[str, Any]
 
 def make(shop: Workshop, holders: Mapping[str, Holder]) -> None:
     """All of them."""
+    _forged(shop)
     _claims(shop, holders)
     _certificates(shop, holders)
+
+
+def _forged(shop: Workshop) -> None:
+    """What somebody who can push, but has no key, makes of another digest's signature."""
+    texts = {
+        "copied": "The envelope of another digest attached to this one.",
+        "altered": "The payload of another digest's envelope altered to name this one.",
+    }
+    for registry in (WITH, WITHOUT):
+        for name, text in texts.items():
+            case = f"notation-{name}-{registry}"
+            repository, signed = shop.artifact(case, registry)
+            _, other = shop.artifact(case, registry, 1)
+            notation.sign(shop, "es256", repository, signed)
+            manifest, envelope = _read(repository, signed)
+            if name == "altered":
+                target = {"targetArtifact": descriptor(other.media_type, other.content)}
+                envelope["payload"] = _encode(json.dumps(target).encode())
+            _attach(repository, other, envelope, manifest["annotations"])
+            shop.add(case, text, repository, other, notation.POLICIES)
+
+
+def _encode(content: bytes) -> str:
+    """base64url without padding."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _read(repository: Repository, artifact: Stored) -> tuple[Json, Json]:
+    """The manifest of the first envelope of an artifact, and the envelope."""
+    stored = repository.get(repository.referrers(artifact.digest)[0]["digest"])
+    assert stored is not None
+    return stored.body, json.loads(repository.blob(stored.body["layers"][0]["digest"]))
+
+
+def _attach(
+    repository: Repository, artifact: Stored, envelope: Json, annotations: Mapping[str, str]
+) -> None:
+    """Store an envelope as a referrer of an artifact."""
+    layer = (JOSE, json.dumps(envelope).encode())
+    # By the specification of notation: config.mediaType is the artifact's type there.
+    repository.refer(artifact, layer, ARTIFACT_TYPE, annotations, ARTIFACT_TYPE)
 
 
 def _claims(shop: Workshop, holders: Mapping[str, Holder]) -> None:
@@ -106,20 +150,20 @@ def _by_hand(
     )
     change(claims)
     prints = json.dumps([_thumbprint(one) for one in claims.chain])
-    attach(repository, artifact, _envelope(claims, holder.key), {THUMBPRINTS: prints})
+    _attach(repository, artifact, _envelope(claims, holder.key), {THUMBPRINTS: prints})
     shop.add(case, f"An envelope by hand: {text}.", repository, artifact, rows)
 
 
 def _envelope(claims: Claims, key: SigningKey) -> Json:
     protected, payload = (
-        encode(json.dumps(part).encode()) for part in (claims.protected, claims.payload)
+        _encode(json.dumps(part).encode()) for part in (claims.protected, claims.payload)
     )
     signature = _sign(key, claims.algorithm, f"{protected}.{payload}".encode())
     return {
         "payload": payload,
         "protected": protected,
         "header": {"x5c": claims.chain, **claims.header},
-        "signature": encode(signature),
+        "signature": _encode(signature),
     }
 
 

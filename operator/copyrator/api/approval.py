@@ -58,13 +58,16 @@ class ApprovalSpec(Part):
         return cls(ApprovalMode.NEVER)
 
     @property
+    def binds_passwords(self) -> bool:
+        """Likewise: its author may not send it elsewhere."""
+        return self.is_required
+
+    @property
     def is_off(self) -> bool:
         """Whether nothing is planned, unless a user requests it."""
         return self.mode is ApprovalMode.NEVER
 
 
-MAX_MISSING: Final = 20
-"""Entries with missing permissions that a status lists."""
 MAX_REJECTED_CONTENTS: Final = 10
 """Inputs of rejected plans that a status keeps."""
 MAX_CHANGED: Final = 20

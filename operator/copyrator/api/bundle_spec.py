@@ -137,6 +137,11 @@ class Part(Form):
         return ()
 
     @property
+    def binds_passwords(self) -> bool:
+        """Whether a Secret with a password has to name the registry that it is sent to."""
+        return False
+
+    @property
     def is_off(self) -> bool:
         """Whether its author switched the feature off."""
         return False
@@ -614,6 +619,11 @@ class BundleSpec(Form, kw_only=True):
     def part_refs(self) -> Iterator[tuple[str, LocalObjectRef]]:
         """The objects that the operator reads for its parts, and the fields that name them."""
         return (ref for part in self.parts for ref in part.refs)
+
+    @property
+    def binds_passwords(self) -> bool:
+        """Whether the Secret of ``auth`` has to name the registry that its password is sent to."""
+        return any(part.binds_passwords for part in self.parts)
 
     @property
     def values_sources(self) -> tuple[ValuesSource, ...]:

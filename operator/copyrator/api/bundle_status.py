@@ -117,6 +117,10 @@ class DeployRef(VersionRef, frozen=True):
         return self if digest == self.short_digest else replace(self, short_digest=digest)
 
 
+MAX_MISSING: Final = 20
+"""Entries with missing permissions that a status lists."""
+
+
 class MissingPermission(Record, frozen=True):
     """What a Job's service account may not do with one resource in one namespace."""
 

@@ -31,16 +31,12 @@ from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.features import load
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
 from copyrator.bundles.reasons import bundle_reasons
@@ -219,24 +215,9 @@ class BundleController:
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        inputs = InputsStore(context, seals, searching)
         charts = ChartFinder(context, references, polls)
-        self._plan_jobs = PlanJobClient(
-            context,
-            jobs,
-            references,
-            redaction,
-            seals=seals,
-            features=features,
-            inputs=inputs,
-            charts=charts,
-        )
-        self._lists = lists = GuardLists(
-            client, settings, informers, jobs, kept=timing.guard_list_kept
-        )
-        enforcement = EnforcementReviewer(reviewer, settings, monotonic, timing.permission_fresh)
-        shared = references, trust, trust.keys, jobs, seals, inputs, polls, poll_states
-        features.connect(Parts(*shared, self._plan_jobs, enforcement))
+        shared = references, trust, trust.keys, jobs, seals, redaction, searching
+        features.connect(Parts(*shared, polls, poll_states, charts))
         attempts = AttemptRunner(
             context,
             jobs,
@@ -244,8 +225,6 @@ class BundleController:
             patches,
             redaction,
             seals=seals,
-            lists=lists,
-            enforcement=enforcement,
             features=features,
             charts=charts,
             poll_states=poll_states,
@@ -281,12 +260,8 @@ class BundleController:
                 attempts.ownership,
                 references=references,
                 seals=seals,
-                lists=lists,
-                enforcement=enforcement,
                 redaction=redaction,
-                renderer=ReleaseRenderer(
-                    context, references, seals=seals, plan_jobs=self._plan_jobs
-                ),
+                features=features,
             ),
         )
 
@@ -300,13 +275,11 @@ class BundleController:
         groups = {group.get("name") for group in served.get("groups") or ()}
         self._context.has_ids = OPENSHIFT not in groups
         self._jobs.start()
-        self._lists.start()
         for feature in self._features:
             feature.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
-        await self._lists.close()
         self._jobs.stop()
         for feature in self._features:
             await feature.stop()

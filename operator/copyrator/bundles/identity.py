@@ -33,7 +33,7 @@ _RELEASE_FIELDS: Final = (
 """Fields of a spec that change what werf deploys; those for polls, retries and Jobs don't."""
 
 _HASH_LENGTH: Final = 32
-_NAME_LENGTH: Final = 63
+NAME_LENGTH: Final = 63
 """A Job's name becomes a label of its pods."""
 
 
@@ -137,11 +137,7 @@ def spec_hash(
     return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
 
 
-GUARDED_NAME_LENGTH: Final = 57
-"""Of a guarded Job: the names of its pods begin with at most 58 characters of it, and a dash."""
-
-
-def job_name(bundle: str, kind: str, *parts: object, length: int = _NAME_LENGTH) -> str:
+def job_name(bundle: str, kind: str, *parts: object, length: int = NAME_LENGTH) -> str:
     """The name of a Job, with its purpose; the same for the same ``parts`` in every process.
 
     ``length``: characters that it may have.

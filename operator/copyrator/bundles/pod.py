@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,14 +30,34 @@ DEPLOY_CONTAINER: Final = "werf"
 LOGIN_CONTAINER: Final = "login"
 
 
+GRACE_OF_OTHERS: Final = 30
+"""Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
+which a kubelet ends native sidecars, so that the Job is complete."""
+
+
 class JobKind(StrEnum):
     """The purpose of a Job; the value of its label."""
 
     DEPLOY = "deploy"
     PLAN = "plan"
     DRIFT = "drift"
-    """A plan of what is deployed."""
     UNINSTALL = "uninstall"
+
+    @property
+    def is_further(self) -> bool:
+        """Whether it is a feature's own Job."""
+        return self not in (JobKind.DEPLOY, JobKind.UNINSTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How long a Job is kept after its end."""
+
+    seconds: int | None
+    """None: it must not be deleted."""
+    grace: int = GRACE_OF_OTHERS
+    until: datetime | None = None
+    """When that changes by itself."""
 
 
 def base_job(

@@ -31,7 +31,7 @@ from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
 from copyrator.bundles.gates.links import find_cycle_fault
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.watches import references_of
-from copyrator.bundles.jobs.client import JobClient, limit_jobs
+from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.patches import BundlePatcher, StaleError
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import AT_ONCE, Change, Step
@@ -227,7 +227,7 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
-        await steps.take(await limit_jobs(self.jobs, self.context.clock(), entry, spec))
+        await steps.take(await self.attempts.limit_jobs(entry, spec))
         observed, dues = None, list[datetime | None]()
         if not entry.is_plain:
             entry = await self.features.advance(entry, spec, steps.take)

@@ -28,7 +28,7 @@ from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
 from copyrator.bundles.features.approval.operations import BEGIN, END, PLAN_OPERATIONS
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 

@@ -23,7 +23,7 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.jobs import seal
+from copyrator.bundles.features.approval.inputs import key_hashes_of
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 pytestmark = pytest.mark.usefixtures("registry", "werf")
@@ -35,7 +35,7 @@ class Short(Isolated):
     """Short of memory for values."""
 
     async def call(self, function: Callable[..., T], group: str, *args: Any, **kwargs: Any) -> T:
-        if function is seal.key_hashes_of:
+        if function is key_hashes_of:
             raise IsolatedError("it takes more than 1 MB of memory")
         return await super().call(function, group, *args, **kwargs)
 

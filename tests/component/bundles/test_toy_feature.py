@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -27,12 +28,16 @@ from tests.toy_feature.greeting.feature import GreetingFeature
 
 from copyrator.api import conditions
 from copyrator.api.names import ANN_FREEZE
+from copyrator.api.text import detail_lines
 from copyrator.bundles import features
 from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.reasons import bundle_reasons
+from copyrator.cli.core.installation import Installation
+from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import WatchSpec
+from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests" / "toy_feature" / "greeting"
@@ -158,6 +163,13 @@ class House:
         found: dict[str, str] = next((one for one in listed if one["type"] == "Greeted"), {})
         return tuple(found.get(one, "") for one in ("status", "reason", "message"))
 
+    def described(self) -> list[str]:
+        """What `copyrator describe` prints of the Bundle."""
+        body = self.cluster.look("bundles", "shop")
+        installation = Installation(settings=Settings(), namespace="copyrator")
+        view = BundleView(body or {}, datetime.now(UTC), installation)
+        return detail_lines(describe_bundle(view))
+
     def greeting(self) -> dict[str, Any]:
         found: dict[str, Any] = self.cluster.status().get("greeting") or {}
         return found
@@ -189,10 +201,11 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     cluster.change("configmaps", "book", data={"words": "hello"})
     await eventually(lambda: house.condition() == ("True", "Greeted", "hello"))
     digest = cluster.status()["deployed"]["digest"]
-    known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True}
+    known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}
     assert house.told.said["Speechless"] == ["write `words`, please"]
     assert house.told.said["Greeted"] == ["hello"]
+    assert f"Greets:        {digest[:19]}" in house.described()
     house.operator.controller.publish()
     metrics = generate_latest(house.operator.metrics.registry).decode()
     assert "copyrator_greeting 1.0" in metrics
@@ -289,6 +302,8 @@ async def test_each_point_is_called_in_the_documented_order(house: House, calls:
     cluster.ends = succeed
     cluster.end_job(cluster.runs[1])
     await eventually(lambda: cluster.reason() == "Deployed")
+    house.print("shop-greeting", 0)
+    await eventually(lambda: "keeps" in calls)
     cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
     await eventually(lambda: len(cluster.runs) == 3 and cluster.reason() == "Deployed")
     house.annotate(**{"disable-autoupdate": ""})

@@ -22,7 +22,8 @@ from copyrator.bundles.features.approval.operations import (
     counts,
     read_operation,
 )
-from copyrator.bundles.jobs.script import SealedFile, plan_command
+from copyrator.bundles.features.approval.script import plan_command
+from copyrator.bundles.jobs.script import SealedFile
 from hostile.bundles import _bundle_status
 
 SENTINEL = "sentinel-3f9c1e7a"

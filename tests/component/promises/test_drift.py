@@ -17,8 +17,8 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import CORRECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_drift_corrections import check_now, history
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.packed_charts import CHART_YAML, chart, pack

@@ -123,7 +123,7 @@ def is_begun(team: Team) -> bool:
 
 
 @long_form(
-    "tests/component/bundles/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
+    "tests/component/bundles/features/approval/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
 )
 def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
     team = shop
@@ -137,7 +137,7 @@ def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
 
 
 @long_form(
-    "tests/component/bundles/test_approved_deploys.py::"
+    "tests/component/bundles/features/approval/test_approved_deploys.py::"
     "test_what_was_deleted_between_plan_and_deploy_is_planned_anew"
 )
 def test_what_is_no_longer_what_was_approved_is_not_applied(shop: Team) -> None:
@@ -209,7 +209,7 @@ def test_a_risky_plan_waits_and_another_one_does_not(team: Team) -> None:
     team.wait_reason("shop", "Deployed")  # what runs is what was deployed last
     assert team.condition("shop", "UpdatePending")["reason"] == "AwaitingApproval"
     assert team.get("services", "shop-app") is not None
-    if not LONG:  # The rest is in tests/component/bundles/test_drift.py, too:
+    if not LONG:  # The rest is in tests/component/bundles/features/drift/test_drift.py, too:
         return  # test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_none
     approve(team, found)
     team.wait_deployed("shop", second)

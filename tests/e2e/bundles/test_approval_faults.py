@@ -56,7 +56,7 @@ def test_a_name_that_would_forge_the_graph_is_a_failed_plan(team: Team, name: st
 
 
 @long_form(
-    "tests/component/bundles/test_approved_deploys.py::test_a_first_install_into_a_missing_namespace_creates_it_as_approved"
+    "tests/component/bundles/features/approval/test_approved_deploys.py::test_a_first_install_into_a_missing_namespace_creates_it_as_approved"
 )
 def test_a_first_install_into_a_namespace_that_is_not_there_names_it(team: Team, api: Api) -> None:
     there = f"{team.namespace}-new"

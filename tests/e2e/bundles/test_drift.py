@@ -116,7 +116,7 @@ def edit(team: Team, text: str = "edited", password: str = "stolen") -> None:
     team.patch("secrets", "shop-secret", stringData={"password": password})
 
 
-@long_form("tests/component/bundles/test_drift.py::test_nothing_due_costs_nothing")
+@long_form("tests/component/bundles/features/drift/test_drift.py::test_nothing_due_costs_nothing")
 def test_nothing_is_asked_while_nothing_is_due(release: Team, operator: Operator) -> None:
     """Polls go on, and see nothing new: the operator's own requests are counted."""
     team = release

@@ -81,7 +81,9 @@ def lateness(body: Body) -> float:
     return (began - due).total_seconds()
 
 
-@long_form("tests/component/bundles/test_drift_queue.py::test_half_of_the_places_are_for_checks")
+@long_form(
+    "tests/component/bundles/features/drift/test_drift_queue.py::test_half_of_the_places_are_for_checks"
+)
 @pytest.mark.timeout(7200)
 def test_a_fleet_is_checked_each_quarter_of_an_hour(team: Team, operator: Operator) -> None:
     team.publish("1.0.0", "first")

@@ -17,9 +17,10 @@ from tests.e2e.standin.conftest import (
 from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
-from copyrator.bundles.features.approval.operations import Inexact, covers
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.operations import covers
+from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.jobs.words import Inexact
 
 __all__ = ["shell"]
 only_3 = pytest.mark.parametrize("version", ["3.2.0"], indirect=True)

@@ -22,7 +22,7 @@ from tests.toy_feature.greeting.reasons import GreetingReason
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -38,6 +38,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import (
+    Conclusion,
     Feature,
     JobPendingError,
     Observed,
@@ -52,9 +53,10 @@ from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
+from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
+from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord, has_started
 from copyrator.bundles.jobs.seal import SealKind, SealLabels
+from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, JOBS, SECRETS
@@ -82,6 +84,13 @@ def read_book(body: Mapping[str, Any]) -> Book:
     unwelcome = tuple(data.get("unwelcome", "").split())
     version = str(body["metadata"].get("resourceVersion", ""))
     return Book(version, data.get("words", ""), unwelcome, is_closed="closed" in data)
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """What became of a greeting."""
+
+    is_heard: bool
 
 
 @dataclass(slots=True)
@@ -440,6 +449,13 @@ class GreetingFeature(Feature):
             self.context.schedule.changed(entry.key, Change.PREPARED)
             raise JobPendingError
 
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The Job is to print a greeting."""
+        part = structs.replace(status.part(GreetingStatus), serving=True)
+        return status.with_part(part)
+
     async def shape(
         self,
         entry: BundleEntry,
@@ -478,6 +494,60 @@ class GreetingFeature(Feature):
         if self._words(key) or job.started:
             return None
         return Blocked(BundleReason.VALUES_MISSING, "there are no words any more")
+
+    async def conclude(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
+    ) -> Conclusion:
+        """Whether the greeting was heard."""
+        return Conclusion(ending, Reception(has_started(pods)))
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """Who shouts has to try again."""
+        if "shouted" not in error:
+            return None
+        return replace(ending, outcome=Outcome.INTERRUPTED, message="it shouted at its guests")
+
+    def finish(
+        self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
+    ) -> BundleStatus:
+        """Whether it was heard is recorded."""
+        reception = found.of(Reception)
+        heard = None if reception is None else reception.is_heard
+        part = structs.replace(status.part(GreetingStatus), serving=None, heard=heard)
+        return status.with_part(part)
+
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:
+        """The words, if it had a Job."""
+        return attempted.job is not None
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
+        """What was printed is read for a minute."""
+        return Kept(60) if job in self._printers(entry) else None
+
+    async def retire(self, entry: BundleEntry) -> None:
+        """No more is printed."""
+        for job in self._printers(entry):
+            if not job.done:
+                await self._jobs.give_up(job)
+
+    async def uninstall(
+        self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
+    ) -> UninstallOrder:
+        """The last words are printed first."""
+        return replace(order, before=f"{order.before}echo farewell\n")
+
+    async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Delete the words."""
+        with suppress(NotFound):
+            name = _secret(entry.status.attempted.job or "")
+            await self.context.client.delete(SECRETS, entry.key.namespace, name)
 
     def excuse(
         self,

@@ -44,6 +44,10 @@ class GreetingStatus(Record, frozen=True):
     """The last one with which something was deployed."""
     printed: Annotated[int, COUNT] | None = None
     """Greetings that Jobs have printed."""
+    serving: bool | None = None
+    """True while a Job is to print a greeting."""
+    heard: bool | None = None
+    """Whether the last one has begun to."""
     closed: bool | None = None
     """True while the house is closed."""
     judged: str | None = None

@@ -1,54 +1,36 @@
 """Jobs as golden files; `UPDATE_GOLDEN=1 pytest …/test_job.py` writes them anew."""
 
-import os
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.replacing import replace
+from tests.unit.bundles.job_samples import (
+    DIGEST,
+    ELSEWHERE,
+    KUBECONFIG,
+    ORDER,
+    SEALED,
+    SPEC,
+    UNINSTALL,
+    check_golden,
+    order,
+)
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, JobSpec, SecretKey, TargetCluster
+from copyrator.api.bundle_spec import JobSpec, SecretKey
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.features.cluster.fields import ClusterSpec
-from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
     AUTO_ROLLBACK,
     UNINSTALL_SCRIPT,
-    ApprovedOperations,
     DeployOrder,
     build_deploy_job,
-    build_plan_job,
     build_uninstall_job,
-)
-from copyrator.bundles.jobs.seal import (
-    SealedValues,
-    sealed_kubeconfig,
-    sealed_render_salt,
-    sealed_secret_key,
-    sealed_value,
 )
 from copyrator.bundles.pod import Login
 
 GOLDEN = Path(__file__).parent / "golden"
-DIGEST = "sha256:" + "0123456789abcdef" * 4
-SPEC = BundleSpec(
-    namespace="team",
-    name="shop",
-    registry="registry.example.com:5000",
-    repo="team/shop",
-    version="1.0.0",
-    project_namespace="shop-prod",
-)
-ORDER = DeployOrder(spec=SPEC, uid="uid-1", version="1.0.0", digest=DIGEST, generation=3, attempt=7)
-
-
-def order(**changes: object) -> DeployOrder:
-    """ORDER with changes; those that the spec has go there."""
-    own = {key: value for key, value in changes.items() if key in DeployOrder.__slots__}
-    spec = {key: value for key, value in changes.items() if key not in own}
-    return replace(ORDER, spec=replace(SPEC, **spec), **own)
 
 
 CONFIG = ValuesFiles(ValuesKind.CONFIG_MAP, "shop-values", ("a.yaml", "b.yaml"))
@@ -91,80 +73,6 @@ DEPLOYS = {
 }
 
 
-def check(name: str, manifest: dict[str, object]) -> None:
-    path = GOLDEN / f"{name}.yaml"
-    text = yaml.safe_dump(manifest, sort_keys=True, width=100)
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
-
-
-SEALED = SealedValues(
-    "shop-plan-1",
-    2,
-    (
-        sealed_value(0, 0, "a.yaml", "1" * 64),
-        sealed_value(0, 1, "b.yaml", "2" * 64),
-        sealed_value(1, 2, "secret.yaml", "3" * 64),
-    ),
-    render_salt=sealed_render_salt("5" * 64),
-)
-WITH_KEY = SealedValues(
-    "shop-plan-1",
-    2,
-    (sealed_value(0, 0, "a.yaml", "1" * 64),),
-    sealed_secret_key(1, "k", "2" * 64),
-    sealed_render_salt("5" * 64),
-)
-NO_VALUES = SealedValues("shop-plan-2", 0, render_salt=sealed_render_salt("5" * 64))
-KUBECONFIG = sealed_kubeconfig("7" * 64)
-SERVER = "https://other.example.com:6443"
-ELSEWHERE = {
-    "parts": (ClusterSpec("other"),),
-    "cluster": TargetCluster(SERVER, "0" * 32),
-    "kubeconfig": KUBECONFIG,
-}
-APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
-PLANS = {
-    "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
-    "secret-key": order(sealed=WITH_KEY, secret_key=SecretKey("keys", "k")),
-    "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
-    "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
-    "selected-login": order(sealed=NO_VALUES, auth="creds", login=Login.SELECTED),
-    "kubeconfig": order(sealed=NO_VALUES, **ELSEWHERE),
-}
-APPROVALS = {
-    "values": order(sealed=replace(SEALED, job="shop-deploy-1"), approved=APPROVED),
-    "rollback": order(sealed=NO_VALUES, approved=APPROVED, auto_rollback=True, timeout=60.0),
-    "image": order(
-        sealed=NO_VALUES, approved=APPROVED, image="registry.werf.io/werf/werf@sha256:" + "6" * 64
-    ),
-    "guarded": order(
-        sealed=NO_VALUES,
-        approved=APPROVED,
-        guard="shop.guard",
-        auto_rollback=True,
-        nonce="f" * 32,
-        deployed_revision=4,
-    ),
-}
-
-
-def gated(order: DeployOrder) -> DeployOrder:
-    """As the operator makes it of a gated Bundle."""
-    return replace(order, spec=restrict_spec(order.spec, is_preview=True))
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_the_job_that_plans(name: str) -> None:
-    check(f"plan-{name}", build_plan_job(gated(PLANS[name]), "shop-plan-1", "f" * 32))
-
-
-@pytest.mark.parametrize("name", APPROVALS)
-def test_the_job_that_deploys_what_was_approved(name: str) -> None:
-    check(f"approved-{name}", build_deploy_job(gated(APPROVALS[name])))
-
-
 CHECKED = {
     "values": order(is_checked=True),
     "sealed": order(is_checked=True, sealed=replace(SEALED, render_salt=None)),
@@ -174,26 +82,26 @@ CHECKED = {
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_the_job_that_deploys_for_a_gated_bundle_without_a_plan(name: str) -> None:
-    check(f"checked-{name}", build_deploy_job(CHECKED[name]))
+    check_golden(GOLDEN, f"checked-{name}", build_deploy_job(CHECKED[name]))
 
 
 @pytest.mark.parametrize("name", DEPLOYS)
 def test_deploy_job_is_the_golden_one(name: str) -> None:
-    check(f"deploy-{name}", build_deploy_job(DEPLOYS[name]))
+    check_golden(GOLDEN, f"deploy-{name}", build_deploy_job(DEPLOYS[name]))
 
 
 def test_uninstall_job_is_the_golden_one() -> None:
-    check("uninstall", build_uninstall_job(SPEC, "uid-1", 4, 2))
-
-
-def test_guarded_uninstall_job_is_the_golden_one() -> None:
-    check("uninstall-guarded", build_uninstall_job(SPEC, "uid-1", 4, 2, guard="shop.guard"))
+    check_golden(GOLDEN, "uninstall", build_uninstall_job(UNINSTALL))
 
 
 def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
     spec = order(**ELSEWHERE).spec
 
-    check("uninstall-kubeconfig", build_uninstall_job(spec, "uid-1", 4, 2, KUBECONFIG))
+    check_golden(
+        GOLDEN,
+        "uninstall-kubeconfig",
+        build_uninstall_job(replace(UNINSTALL, spec=spec, kubeconfig=KUBECONFIG)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +120,7 @@ def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
 def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_version(
     image: str,
 ) -> None:
-    job = build_uninstall_job(replace(SPEC, werf_image=image), "uid-1", 4, 2)
+    job = build_uninstall_job(replace(UNINSTALL, spec=replace(SPEC, werf_image=image)))
     (container,) = job["spec"]["template"]["spec"]["containers"]
 
     assert container["image"] == image
@@ -221,7 +129,7 @@ def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_versio
 
 @pytest.mark.parametrize("spec", [{}, {"timeout": 7200.0}, {"env": {"WERF_TIMEOUT": "7200"}}])
 def test_the_time_for_an_uninstall_is_its_own(spec: dict[str, object]) -> None:
-    job = build_uninstall_job(replace(SPEC, **spec), "uid-1", 4, 2)
+    job = build_uninstall_job(replace(UNINSTALL, spec=replace(SPEC, **spec)))
     env = job["spec"]["template"]["spec"]["containers"][0]["env"]
 
     assert [one["value"] for one in env if one["name"] == "WERF_TIMEOUT"] == ["600"]
@@ -241,14 +149,6 @@ def test_the_login_trusts_the_registrys_ca_as_well() -> None:
     for container in (*spec["initContainers"], *spec["containers"]):
         assert mount in container["volumeMounts"]
         assert {"name": "SSL_CERT_FILE", "value": "/run/copyrator/ca/ca.crt"} in container["env"]
-
-
-def test_no_container_of_a_planned_deploy_runs_the_image_by_its_tag() -> None:
-    made = replace(APPROVALS["image"], spec=replace(SPEC, auth="creds"), login=Login.PASSWORD)
-    pod = build_deploy_job(made)["spec"]["template"]["spec"]
-
-    images = {one["name"]: one["image"] for one in (*pod["initContainers"], *pod["containers"])}
-    assert images == dict.fromkeys(("login", "werf"), made.image)
 
 
 @pytest.mark.parametrize(("timeout", "deadline"), [(0.5, 301), (0.0, 300), (600.0, 900)])
@@ -321,7 +221,7 @@ def test_no_shell_is_between_werf_and_variables_that_a_shell_changes(
 def test_an_uninstall_has_none_of_the_variables_that_a_shell_changes() -> None:
     """Some end a shell, such as an OPTIND that is no number; PATH may be how werf is found."""
     spec = replace(SPEC, env=dict.fromkeys((*OF_SHELLS, "PATH", "A"), "x"))
-    job = build_uninstall_job(spec, "uid-1", 4, 2)
+    job = build_uninstall_job(replace(UNINSTALL, spec=spec))
     env = job["spec"]["template"]["spec"]["containers"][0]["env"]
 
     assert {one["name"] for one in env if one["value"] == "x"} == {"PATH", "A"}
@@ -355,7 +255,7 @@ def test_the_same_attempt_has_the_same_name_whatever_else_changes() -> None:
 def test_names_fit_a_label_and_a_host_name(name: str) -> None:
     for manifest in (
         build_deploy_job(order(name=name)),
-        build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1),
+        build_uninstall_job(replace(UNINSTALL, spec=replace(SPEC, name=name))),
     ):
         made = manifest["metadata"]["name"]
         assert len(made) <= 63
@@ -366,18 +266,10 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
         assert made.startswith(stem if len(stem) <= 40 else stem[:39])
 
 
-@pytest.mark.parametrize("name", ["a", "x" * 53, "a.b.c"])
-def test_a_guarded_jobs_name_begins_the_names_of_its_pods_whole(name: str) -> None:
-    """The Job controller takes 58 characters of it."""
-    guarded = replace(APPROVALS["values"], spec=replace(SPEC, name=name), guard="shop.guard")
-    recorded = replace(guarded, recorded_name="as-recorded")
-    uninstall = build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1, guard="shop.guard")
+def test_a_job_has_the_name_that_was_recorded() -> None:
+    made = build_deploy_job(replace(ORDER, recorded_name="as-recorded"))
 
-    for manifest in (build_deploy_job(guarded), uninstall):
-        assert len(manifest["metadata"]["name"]) <= 57
-    assert build_deploy_job(recorded)["metadata"]["name"] == "as-recorded"
-    if len(name) < 30:
-        assert guarded.job == replace(guarded, guard=None).job
+    assert made["metadata"]["name"] == "as-recorded"
 
 
 def test_only_deploys_are_owned_by_the_bundle() -> None:
@@ -385,16 +277,13 @@ def test_only_deploys_are_owned_by_the_bundle() -> None:
 
     assert owner["uid"] == "uid-1"
     assert owner["blockOwnerDeletion"] is False
-    assert "ownerReferences" not in build_uninstall_job(SPEC, "uid-1", 4, 1)["metadata"]
+    assert "ownerReferences" not in build_uninstall_job(UNINSTALL)["metadata"]
 
 
 @pytest.mark.parametrize("name", [*DEPLOYS, "uninstall"])
 def test_pods_pass_the_restricted_profile(name: str) -> None:
-    if name == "uninstall":
-        job = build_uninstall_job(SPEC, "uid-1", 4, 1)
-    else:
-        job = build_deploy_job(DEPLOYS[name])
-    pod = job["spec"]["template"]["spec"]
+    made = build_deploy_job(DEPLOYS[name]) if name in DEPLOYS else build_uninstall_job(UNINSTALL)
+    pod = made["spec"]["template"]["spec"]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

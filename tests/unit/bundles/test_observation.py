@@ -11,19 +11,20 @@ from tests.job_records import JOB
 from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.endings import planned_ending
+from copyrator.bundles.features.approval.jobs import pinned_image
+from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
     add_cause,
     add_missing_permissions,
+    checked_ending,
     ending_of,
     excuse_lost_access,
     exit_code,
-    pinned_image,
-    planned_ending,
     read_job,
 )
-from copyrator.bundles.jobs.script import PlanExit
 from copyrator.bundles.pod import JobKind
 
 BROKEN = BundleReason.DEPLOY_FAILED
@@ -156,7 +157,7 @@ def test_another_clusters_server_that_gives_no_access_never_counts(words: str) -
 
     assert (ending.outcome, ending.reason) == (Outcome.INTERRUPTED, OUT_OF_REACH)
     for code in (10, 11):
-        planned = planned_ending(ending_of(ELSEWHERE, [pod(code, f"Error: {words}")]))
+        planned = checked_ending(ending_of(ELSEWHERE, [pod(code, f"Error: {words}")]))
         assert planned.reason is OUT_OF_REACH, "of the script's exit code"
 
 
@@ -466,7 +467,7 @@ def test_the_script_of_a_planned_deploy_may_end_it_before_werf(
 ) -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "operations differ", 4, code)
 
-    assert planned_ending(ending) == Ending(
+    assert checked_ending(ending) == Ending(
         Outcome.INTERRUPTED, reason, "operations differ", 4, code
     )
 
@@ -502,7 +503,7 @@ def test_dependencies_that_the_chart_lacks_count_against_the_digest() -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "no", None, 12)
 
     reason = BundleReason.DEPENDENCIES_NOT_VENDORED
-    assert planned_ending(ending) == Ending(Outcome.FAILED, reason, "no", None, 12)
+    assert checked_ending(ending) == Ending(Outcome.FAILED, reason, "no", None, 12)
 
 
 REPO = "registry.werf.io/werf/werf"
@@ -581,7 +582,7 @@ def test_a_deploy_that_stored_something_else_has_failed_whatever_werf_says(
 def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
 
-    assert planned_ending(ending) is ending
+    assert planned_ending(checked_ending(ending)) is ending
 
 
 FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")

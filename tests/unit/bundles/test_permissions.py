@@ -9,23 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.approval import MAX_MISSING, PlanStatus
+from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MissingPermission
+from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
+from copyrator.bundles.features.approval.rights import (
+    KindIn,
+    PermissionFindings,
+    kinds_of,
+    record_findings,
+    required_permissions,
+)
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
-    KindIn,
-    PermissionFindings,
     RequiredPermission,
-    kinds_of,
     list_missing,
     read_refused,
-    record_findings,
-    required_permissions,
     sentence,
 )
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource

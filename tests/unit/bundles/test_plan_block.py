@@ -21,7 +21,6 @@ from copyrator.bundles.features.approval.operations import (
     PLAN_BYTES,
     PLAN_OPERATIONS,
     BlockFault,
-    Inexact,
     Plan,
     RenderedObjects,
     block_lines,
@@ -29,6 +28,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     read_plan,
 )
+from copyrator.bundles.jobs.words import Inexact
 
 NONCE = "0123456789abcdef" * 2
 OTHER = "f" * 32

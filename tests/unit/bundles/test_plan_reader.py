@@ -17,7 +17,7 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
-from copyrator.bundles.features.approval.operations import BlockFault, Plan, read_block
+from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.pod import JobKind
@@ -39,8 +39,8 @@ class FakeOutput:
     async def pods(self, _job: JobRecord) -> list[dict[str, Any]]:
         return [self.pod]
 
-    async def printed_plan(self, _pod: Any, nonce: str) -> Plan | BlockFault:
-        return read_block(block(), nonce)
+    async def read_log(self, _pod: Any, *, tail_lines: int, limit_bytes: int) -> str:
+        return "".join(block().splitlines(keepends=True)[-tail_lines:])[-limit_bytes:]
 
     async def log_end(self, _pods: Any) -> str:
         return f"Error: it failed\n{block()}"

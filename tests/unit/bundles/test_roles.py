@@ -13,17 +13,15 @@ from tests.replacing import replace
 from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.rights import KindIn, missing_of, read_needs
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
-    KindIn,
     RequiredPermission,
     add_rules,
     grants,
     list_missing,
-    missing_of,
-    read_needs,
     split,
 )
 

@@ -1,14 +1,17 @@
-"""Secrets that hold what a plan was made with: their names, hashes, labels and content."""
+"""Secrets with copies of what a Job gets: their names, hashes, labels and content."""
 
 import hashlib
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
+from copyrator.bundles.jobs.sealed import SealStore
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}
@@ -17,7 +20,6 @@ OWNER = {"kind": "Bundle", "name": "shop"}
 def test_each_secret_has_a_name_of_its_own() -> None:
     assert seal.salt_secret("shop-plan-1") == "shop-plan-1-salt"
     assert seal.values_secret("shop-plan-1", 7) == "shop-plan-1-values-007"
-    assert seal.operations_secret("shop-plan-1") == "shop-plan-1-operations"
 
 
 def test_a_seal_is_the_hash_of_salt_and_file_as_the_script_computes_it() -> None:
@@ -88,12 +90,6 @@ def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> N
             "/tmp/render-salt",
         ),
         (
-            seal.approved_operations,
-            "/run/copyrator/approved/operations",
-            "/run/copyrator/approved/salt",
-            "/tmp/approved",
-        ),
-        (
             seal.sealed_kubeconfig,
             "/run/copyrator/kubeconfig/kubeconfig",
             "/run/copyrator/kubeconfig/salt",
@@ -126,3 +122,22 @@ def test_a_forged_jobs_name_makes_no_invalid_selector(job: str) -> None:
     assert re.fullmatch("[0-9a-f]{63}", value)
     assert seal.of_job("shop", job).endswith(f"operator.werf.dev/sealed-for={value}")
     assert seal.others("shop", ["a", job]).endswith(f"notin ({','.join(sorted(('a', value)))})")
+
+
+def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
+    def derived(
+        key: bytes = b"the operator's hash key",
+        uid: str = "uid-1",
+        job: str = "j",
+        purpose: str = "salt",
+    ) -> str:
+        context: Any = SimpleNamespace(hasher=lambda: hashlib.blake2b(key=key))
+        entry: Any = SimpleNamespace(uid=uid)
+        references: Any = None
+        return SealStore(context, references).derive(entry, job, purpose)
+
+    one = derived()
+    assert derived() == one
+    assert len(bytes.fromhex(one)) == 16
+    others = derived(b"other"), derived(uid="u"), derived(job="k"), derived(purpose="nonce")
+    assert len({one, *others}) == 5

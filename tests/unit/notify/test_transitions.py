@@ -52,6 +52,7 @@ PLAN = {
 APPROVAL = {"name": "approval", "state": "Waiting", "reason": "AwaitingApproval"}
 
 
+@pytest.mark.needs("approval")
 def test_a_plan_that_waits_names_version_operations_and_the_command():
     found = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
     assert found.what == (
@@ -62,6 +63,7 @@ def test_a_plan_that_waits_names_version_operations_and_the_command():
     assert found.severity is Severity.INFO
 
 
+@pytest.mark.needs("approval")
 def test_another_plan_is_another_transition_and_the_same_one_is_the_same():
     first = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
     again = one(of_bundle(plan=PLAN, gates=[APPROVAL], ready=1), About.AWAITING_APPROVAL)
@@ -74,6 +76,7 @@ def test_a_plan_without_a_waiting_gate_is_not_told():
     assert of_bundle(plan=PLAN).holding == ()
 
 
+@pytest.mark.needs("approval")
 def test_a_rejection_names_who():
     plan = {**PLAN, "decision": "Rejected", "by": "ann", "at": AT}
     assert one(of_bundle(plan=plan), About.PLAN_REJECTED).what.endswith("was rejected by ann")
@@ -114,6 +117,7 @@ def test_the_last_attempt_is_a_quarantine():
     assert {one.about for one in state.holding} == {About.DEPLOY_FAILED, About.QUARANTINED}
 
 
+@pytest.mark.needs("approval")
 def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed():
     attempt = {**ATTEMPT, "outcome": "Failed", "reason": "DeployedDifferently"}
     found = {"reason": "DeployedDifferently", "version": "1.9.0", "revision": 3, "at": AT}
@@ -127,7 +131,6 @@ def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed()
     assert About.DEPLOYED_DIFFERENTLY in good.resolved
 
 
-@pytest.mark.needs("drift", "health")
 def test_a_roll_back_names_what_runs_again():
     attempt = {**ATTEMPT, "outcome": "Failed", "rollback": "Succeeded"}
     state = of_bundle(attempted=attempt, deployed={"version": "1.8.0"})
@@ -136,6 +139,7 @@ def test_a_roll_back_names_what_runs_again():
     )
 
 
+@pytest.mark.needs("drift", "health")
 def test_conditions_are_faults_until_they_are_known_not_to_hold():
     bad = of_bundle(
         conditions=[
@@ -155,13 +159,13 @@ def test_conditions_are_faults_until_they_are_known_not_to_hold():
 
 
 @pytest.mark.needs("signatures")
-@pytest.mark.needs("freeze")
 def test_trust_that_is_lost_is_told_and_trust_that_is_unknown_resolves_nothing():
     bad = of_bundle(verification={"verdict": "NotTrusted", "message": "no", "digest": "sha256:1"})
     assert one(bad, About.UNTRUSTED).why == "no"
     assert About.UNTRUSTED not in of_bundle(verification={"verdict": "Unknown"}).resolved
 
 
+@pytest.mark.needs("freeze")
 def test_a_freeze_is_told_where_something_waits_for_it():
     gate = {"name": "freeze", "state": "Waiting", "reason": "Frozen", "message": "holidays"}
     assert one(of_bundle(gates=[gate]), About.FROZEN).why == "holidays"
@@ -189,7 +193,6 @@ def test_another_reason_is_not_ready_and_is_not_told_twice():
 
 
 @pytest.mark.needs("attest")
-@pytest.mark.needs("cluster")
 def test_what_is_attested_is_told_and_why_it_is_not():
     said = "1.9.0 (sha256:1) is attested as staging"
     well = of_bundle(conditions=[condition("Attested", "True", "Attested", said)])
@@ -210,6 +213,7 @@ def test_what_is_attested_is_told_and_why_it_is_not():
     assert About.NOT_ATTESTED in soaking.unknown
 
 
+@pytest.mark.needs("cluster")
 def test_a_kubeconfig_that_ends_soon_is_told_with_the_remedy():
     said = "the token of spec.kubeConfig expires at …; write a kubeconfig with a new one"
     ends = condition("CertificateExpiring", "True", "CertificateExpiring", said)
@@ -271,6 +275,7 @@ def test_a_status_of_nonsense_says_nothing(status):
     assert of_bundle(**status).holding == ()
 
 
+@pytest.mark.needs("approval")
 def test_a_forged_plan_adds_no_options_to_a_command():
     state = of_bundle(plan={**PLAN, "id": "1a2b -n prod payments"}, gates=[APPROVAL])
     assert one(state, About.AWAITING_APPROVAL).command == ""

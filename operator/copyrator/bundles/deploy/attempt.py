@@ -6,7 +6,6 @@ created, the outcome before the Job may be deleted. So no attempt runs twice and
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,14 +15,12 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftCheck, DriftSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.reasons import Reason
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason, StoredReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.account import ServiceAccount
@@ -32,49 +29,31 @@ from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.listing import GuardedDeploy, ListTooLargeError
-from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.features.approval.inventory import InventoryStore
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.features.drift import record as drift_record
+from copyrator.bundles.gates.gate import NOTHING_FOUND
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.blocked import find_blocked
-from copyrator.bundles.jobs.client import JobClient, stored_revisions
-from copyrator.bundles.jobs.job import (
-    ApprovedOperations,
-    DeployOrder,
-    build_deploy_job,
-    is_made_of,
-    order_of,
-)
+from copyrator.bundles.jobs.client import RENEWED, JobClient, stored_revisions
+from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, order_of
 from copyrator.bundles.jobs.outcome import (
-    KILLED,
     Blocked,
     Ending,
     JobRecord,
     add_cause,
     add_missing_permissions,
-    different_ending,
+    checked_ending,
     ending_of,
     excuse_lost_access,
     excused,
-    exit_code,
     has_begun,
-    planned_ending,
-    refused_ending,
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.revisions import RolledBack, asks_for_rollback, judge
-from copyrator.bundles.jobs.sealed import RollbackHooks, SealStore
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import find_error, log_tail, remove_template_text
 from copyrator.bundles.patches import BundlePatcher, StaleError
-from copyrator.bundles.pod import JobKind, Login
+from copyrator.bundles.pod import JobKind, Kept, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.polling import PollStates
@@ -204,16 +183,12 @@ class AttemptRunner:
     redaction: Redactor
     _: KW_ONLY
     seals: SealStore
-    lists: GuardLists
-    enforcement: EnforcementReviewer
     features: Features
     charts: ChartFinder
     poll_states: PollStates
-    _inventories: InventoryStore = field(init=False)
     ownership: ReleaseOwnership = field(init=False)
 
     def __post_init__(self) -> None:
-        self._inventories = InventoryStore(self.context.client, self.seals)
         self.ownership = ReleaseOwnership(self.context, self.jobs)
 
     def _memory(self, key: BundleKey) -> AttemptMemory:
@@ -231,14 +206,12 @@ class AttemptRunner:
         The step raises StaleError where another Bundle has become the release's owner.
 
         Raises:
-            ApiError: what was planned can't be read.
+            ApiError: what a feature adds can't be read.
         """
-        guarded = await self._can_be_guarded(entry, spec, status)
-        status = structs.replace(
-            status, attempted=structs.replace(status.attempted, guarded=guarded or None)
-        )
-        job = self._order_of(entry, spec, status.attempted).job
+        job = order_of(entry, spec, status.attempted).job
         status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
+        if not entry.is_plain:
+            status = await self.features.attempt(entry, spec, status)
         return Step(
             entry,
             status,
@@ -246,70 +219,6 @@ class AttemptRunner:
             effect=partial(self._make_job, spec),
             guard=self.ownership.beginning(entry, spec),
         )
-
-    async def _can_be_guarded(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
-    ) -> bool:
-        """Whether the API server is to hold the Job of a new attempt to its plan.
-
-        Of an enforced plan always: where that isn't possible now, no Job is created, so that nobody
-        evades the list by hiding the plan's Secret for a moment.
-        """
-        plan = drift_record.find_plan(status, status.attempted.plan_job)
-        if self.context.settings.guard_policy is None or plan is None:
-            return False
-        if isinstance(plan, PlanStatus) and plan.enforced:
-            return True
-        found = await self._find_approved(entry, status)
-        if found is None:
-            return isinstance(plan, DriftCheck)
-        return (await self.enforcement.of(spec, found.operations)).is_enforced
-
-    async def _find_approved(self, entry: BundleEntry, status: BundleStatus) -> PlanResult | None:
-        """What was planned for the recorded attempt; None where nothing was, or it was changed.
-
-        Where the Secret may not be read (bundles.allowedSecrets of the chart), what the plan's Job
-        printed; None where that is gone.
-
-        Raises:
-            ApiError: it can't be read now.
-        """
-        plan = drift_record.find_plan(status, status.attempted.plan_job)
-        if plan is None:
-            return None
-        kept = ApprovedPlan(job=plan.job, seal=plan.seal)
-        try:
-            stored = await self.seals.plans.recall(entry, kept)
-        except Forbidden:
-            stored = await self._read_printed(entry, kept)
-        if stored is None:
-            return None
-        is_missing = plan.operations != len(stored.operations)  # it is the only one not stored
-        return PlanResult(stored, status.attempted.namespace if is_missing else None)
-
-    async def _read_printed(self, entry: BundleEntry, kept: ApprovedPlan) -> Plan | None:
-        """A plan as its Job printed it; None where its pod's log can't be read, or has another.
-
-        Raises:
-            ApiError: the pods can't be listed now.
-        """
-        job = await self.jobs.find(entry.key, entry.uid, kept.job or "")
-        pods = await self.jobs.output.pods(job) if job is not None else []
-        if job is None or exit_code(pods) != 0:
-            return None
-        nonce = self.seals.derive(entry, job.name, "nonce")
-        try:
-            async with asyncio.timeout(self.context.timing.plan_log_timeout):
-                found = await self.jobs.output.printed_plan(pods[-1], nonce)
-        except (ApiError, TimeoutError) as error:
-            log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
-            return None
-        if not isinstance(found, Plan):
-            return None
-        for one in (found, replace(found, exact=None)):  # a file that keeps differing isn't stored
-            if self.seals.plans.is_sealed(entry, kept, one.text.encode()):
-                return one
-        return None
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Observe the recorded attempt; ``done`` where it has ended, so that it runs no more.
@@ -334,44 +243,37 @@ class AttemptRunner:
             step = await self._check_pods(entry, spec, job)
             return replace(step, due=(*step.due, renew_at))
         pods = await self.jobs.output.pods(job)
-        ending = planned_ending(ending_of(job, pods))
-        ending, stored = await self._compared(entry, spec, job, pods, ending)
-        evidence = state.Evidence(stored=stored)
+        ending, found, is_explained = await self.features.conclude(
+            entry, spec, job, pods, checked_ending(ending_of(job, pods))
+        )
+        evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
-            printed = await self.jobs.output.printed_digests(pods)
-            evidence = replace(evidence, printed_digests=printed)
+            evidence = state.Evidence(await self.jobs.output.printed_digests(pods))
         else:
-            if stored is None:  # else the log has no cause, but what hooks have printed
+            if not is_explained:
                 ending, evidence = await self._explained(entry, spec, job, pods, ending)
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
+        evidence = replace(evidence, found=found)
         return self._finish(entry, spec, ending, evidence, job, secrets=secrets_of(pods))
 
-    async def _compared(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        job: JobRecord,
-        pods: list[dict[str, Any]],
-        ending: Ending,
-    ) -> tuple[Ending, StoredReason | None]:
-        """The ending, and what its script found of what was stored; None where it didn't look."""
-        different = StoredReason.DEPLOYED_DIFFERENTLY
-        if ending.reason is BundleReason.DEPLOYED_DIFFERENTLY:
-            return ending, different
-        if ending.outcome is not Outcome.SUCCEEDED:
-            return ending, None
-        is_planned = entry.status.attempted.plan_job is not None
-        if not pods and is_planned and spec.uses(ApprovalSpec):
-            return ending, StoredReason.UNREADABLE
-        if not compares_stored(pods):
-            return ending, None
-        if (ending.exit_code or 0) >= KILLED:  # a hook, which can read the nonce, may be the last
-            return ending, StoredReason.UNREADABLE
-        nonce = self.seals.derive(entry, job.name, "nonce")
-        stored = await self.jobs.output.printed_stored(pods, nonce)
-        return (different_ending(ending) if stored is different else ending), stored
+    async def limit_jobs(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
+
+        The Bundle is due again when a feature keeps one no more, and to keep a Job of which a
+        sidecar runs on.
+        """
+        due: list[datetime | None] = []
+        others, now = spec.job.ttl_seconds_after_finished, self.context.clock()
+        for job in self.jobs.of(entry.key, entry.uid):
+            if not job.kind.is_further:
+                await self.jobs.set_ttl(job, others)
+                continue
+            kept = self.features.keeps(entry, job) or Kept(others)
+            due += [kept.until, now + RENEWED if job.is_held else None]
+            await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
+        return Step(entry, due=tuple(due))
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
@@ -408,32 +310,16 @@ class AttemptRunner:
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         evidence = state.Evidence(log_tail=log_tail(log))
-        if (exceeded := await self._find_refused(entry, spec, ending, log)) is not None:
-            return exceeded, evidence
+        said = find_error(log)
+        if (blamed := await self.features.blame(entry, spec, ending, said)) is not None:
+            return blamed, evidence
         refused = add_missing_permissions(ending, log, account)
         is_told = refused.message != ending.message
         ending = refused if is_told else add_cause(refused, log)
         ending = excuse_lost_access(ending, log, job.server)
         is_refused = ending.reason is BundleReason.AUTHENTICATION_FAILED
-        excuse = self.features.excuse(entry.key, job, find_error(log), is_refused=is_refused)
+        excuse = self.features.excuse(entry.key, job, said, is_refused=is_refused)
         return excused(ending, excuse), evidence
-
-    async def _find_refused(
-        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, log: str
-    ) -> Ending | None:
-        """The ending of a guarded deploy that tried to write what isn't on its list, if it did."""
-        policy = self.context.settings.guard_policy
-        if not entry.status.attempted.guarded or policy is None:
-            return None
-        if not (refusals := find_refusals(find_error(log), policy)):
-            return None
-        found = await self._find_approved(entry, entry.status)
-        approved = found.operations if found is not None else ()
-        untouched = found.plan.objects.untouched() if found is not None else ()
-        release = spec.release_key._replace(
-            namespace=entry.status.attempted.namespace or spec.project_namespace
-        )
-        return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
 
     async def _redacted(
         self,
@@ -498,8 +384,6 @@ class AttemptRunner:
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             order = await self._order(entry, spec)
-            if entry.status.attempted.guarded:
-                order = await self._write_list(entry, spec, order)
         except MissingReferenceError as error:
             return self._give_up(entry, spec, error.reason, str(error))
         except ApiError as error:
@@ -524,135 +408,43 @@ class AttemptRunner:
             entry = await self.patches.reset_force(entry)
         return Step(entry)
 
-    async def _write_list(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
-    ) -> DeployOrder:
-        """Write what a guarded attempt's Job may write; returns the order for it.
-
-        werf rolls back only where what that makes was approved with the deployed version.
-
-        Raises:
-            MissingReferenceError: it can't be written, or what was planned can't be enforced now.
-            ApiError: it may have been written; the next reconcile tries again.
-        """
-        status = entry.status
-        found = await self._find_approved(entry, status)
-        if found is None:
-            text = "what was planned was deleted or changed, or can't be read"
-            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        enforcement = await self.enforcement.of(spec, found.operations)
-        if not enforcement.is_enforced:
-            text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
-            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        rollback = RollbackHooks(unknown="not asked for")
-        if spec.auto_rollback:
-            rollback = await self.seals.plans.find_rollback_hooks(entry)
-        guarded = GuardedDeploy(
-            account=ServiceAccount.of(spec),
-            release=spec.release,
-            namespace=spec.project_namespace,
-            operations=found.operations,
-            revision=found.plan.revision,
-            deployed_revision=status.deployed.revision,
-            hooks=found.plan.hooks,
-            as_account=found.plan.as_account,
-            auto_rollback=not rollback.unknown,
-            rollback_hooks=rollback.operations,
-        )
-        try:
-            await self.lists.write(order.job, guarded)
-        except ListTooLargeError as error:
-            raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
-        except ApiError as error:
-            if error.transient:
-                raise
-            text = f"the list of what the Job may write can't be written: {error.message}"
-            raise MissingReferenceError(text, BundleReason.GUARD_NOT_ACTIVE) from None
-        return replace(order, rolls_back=not rollback.unknown)
-
-    def _order_of(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-        """The order for an attempt's Job, which has the name that was recorded."""
-        guard = self.context.settings.guard_policy if attempted.guarded else None
-        return replace(order_of(entry, spec, attempted), guard=guard, recorded_name=attempted.job)
-
     async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
         """The input of the recorded attempt's Job.
 
-        A planned one gets copies of the values, which its Job compares with those of the plan; so
-        does any where drift is checked, whose baseline is made of the same values.
-
         Raises:
-            MissingReferenceError: an object that the spec names doesn't exist.
+            MissingReferenceError: an object that the spec names doesn't exist, or is another than
+                the attempt was recorded for.
             RegistryError, JobPendingError: a feature lacks what it adds, or still does.
         """
-        attempted = entry.status.attempted
-        plan = drift_record.find_plan(entry.status, attempted.plan_job)
-        kubeconfig = None
+        attempted, kubeconfig = entry.status.attempted, None
         if spec.is_remote:
             target = await self.references.in_cluster(entry, spec)
             spec, kubeconfig = target.spec, target.kubeconfig
         if (attempted.server or "") != spec.server:
             text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = self._order_of(entry, spec, attempted)
+        order = replace(order_of(entry, spec, attempted), recorded_name=attempted.job)
         if kubeconfig is not None:
-            sealed_kubeconfig = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
-            order = replace(order, kubeconfig=sealed_kubeconfig)
-        order = await self._add_login(entry, spec, order)
-        is_planned = attempted.plan_job is not None
-        if not is_planned:
-            order = replace(order, is_checked=spec.is_gated)
-            if not spec.uses(DriftSpec):
-                _, files = await self.references.values(entry, spec)
-                return replace(order, values=(*files, *order.values))
-        elif plan is None or not is_made_of(plan, entry, spec):
-            text = "the spec was edited after the plan was made"
-            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self.seals.write_values(
-            entry, spec, order.job, compares_renders=is_planned
-        )
-        if found != attempted.values_hash:
-            when = "the plan was made" if is_planned else "the deploy was recorded"
-            text = f"the values were edited after {when}"
-            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = replace(order, sealed=sealed)
-        if plan is None or attempted.plan_job is None:
-            return order
-        await self._keep_objects(entry, spec, attempted.plan_job)
-        operations = seal.operations_secret(attempted.plan_job)
-        approved = ApprovedOperations(operations, plan.seal or "")
-        order = replace(order, approved=approved, image=plan.image)
-        return self._with_comparison(entry, spec, order)
-
-    async def _add_login(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
-    ) -> DeployOrder:
-        """The order with the registry's login, and what features add; raises as ``_order``."""
+            sealed = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
+            order = replace(order, kubeconfig=sealed)
         access = await self.references.access(entry, spec)
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
             await self.seals.write_login(entry, spec, order.job, access.selected)
-        return await self.features.shape(entry, spec, order, order.job) if spec.parts else order
-
-    def _with_comparison(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder
-    ) -> DeployOrder:
-        """The order of a planned Job that also compares what was stored, where it has to."""
-        if not spec.uses(ApprovalSpec):
+        if not entry.is_plain:
+            order = await self.features.shape(entry, spec, order, order.job)
+        if order.command is None and attempted.plan_job is not None:
+            text = "the spec was edited after the plan was made"  # and nothing holds it to that
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        order = replace(order, is_checked=spec.is_gated)
+        if order.sealed is not None:
             return order
-        nonce = self.seals.derive(entry, order.job, "nonce")
-        return replace(order, nonce=nonce, deployed_revision=entry.status.deployed.revision)
+        _, files = await self.references.values(entry, spec)
+        return replace(order, values=(*files, *order.values))
 
     def _give_up(self, entry: BundleEntry, spec: BundleSpec, reason: Reason, text: str) -> Step:
         self._memory(entry.key).creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
-
-    async def _keep_objects(self, entry: BundleEntry, spec: BundleSpec, plan_job: str) -> None:
-        """Keep what the plan's chart has for the uninstall, which may delete that."""
-        if not spec.uses(ApprovalSpec):
-            return
-        if (made := await self._find_approved(entry, entry.status)) is not None:
-            await self._inventories.add(entry, plan_job, made.plan)
 
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         """Report why the Job is blocked; clear it on progress.
@@ -731,8 +523,8 @@ class AttemptRunner:
         """
         now = self.context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
-        if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
-            status = drift_record.record_corrected(status)
+        found = evidence.found if evidence is not None else NOTHING_FOUND
+        status = self.features.finish(entry, spec, status, ending, found)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif deciding.has_succeeded(status):
@@ -743,7 +535,7 @@ class AttemptRunner:
             verdict = ready_conditions.quarantined(status)
         else:
             verdict = ready_conditions.will_retry(status)
-        is_sealed = status.attempted.plan_job is not None or spec.uses(DriftSpec)
+        is_sealed = self.features.have_copies(entry, spec, status.attempted)
         is_sealed = is_sealed or status.attempted.server is not None
         login = seal.login_secret(status.attempted.job or "")
         has_login = bool(spec.auth) or self.features.have_secrets(spec)
@@ -754,7 +546,7 @@ class AttemptRunner:
                 needed = self.features.needed_jobs(written, status)
                 await self.seals.remove_others(written, needed)
             if is_sealed or status.attempted.next_retry_at is not None:
-                # For the baseline, or for what delays the retry: a freeze, windows.
+                # For what a feature does then, or for what delays the retry: a freeze, windows.
                 self.poll_states.decide_again(entry.key, spec.interval)
             if not status.available.version:
                 # The registry had nothing: poll it again.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.approval import NOT_JUDGED, AsApprovedStatus, PlanStatus
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import (
     MAX_HISTORY,
@@ -19,11 +18,12 @@ from copyrator.api.bundle_status import (
     Outcome,
     PassedOver,
 )
-from copyrator.api.reasons.bundles import BundleReason, StoredReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Packed
 from copyrator.api.structs import replace
 from copyrator.api.times import format_time
 from copyrator.bundles.deciding import NOT_RETRIED, DesiredDeploy, is_failed_try
+from copyrator.bundles.gates.gate import NOTHING_FOUND, Findings
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
 from copyrator.bundles.requests import acknowledge
@@ -68,8 +68,8 @@ class Evidence:
     printed_digests: tuple[str, ...] = ()
     log_tail: str = ""
     rolled_back: RolledBack | None = None
-    stored: StoredReason | None = None
-    """What is known of what was stored; None where it wasn't compared."""
+    found: Findings = NOTHING_FOUND
+    """What features have found."""
 
 
 def finish(
@@ -101,7 +101,6 @@ def finish(
         time=stamp,
     )
     changed = replace(status, history=Packed.pack(_limit_history((entry, *status.past))))
-    changed = _record_stored(changed, ending, evidence, stamp)
     if ending.outcome is Outcome.SUCCEEDED:
         return _record_success(changed, attempted, ending, evidence, stamp)
     error = LastError(
@@ -112,23 +111,6 @@ def finish(
         revision = back.revision or changed.deployed.revision
         changed = replace(changed, deployed=replace(changed.deployed, revision=revision))
     return replace(changed, attempted=_schedule_retry(attempted, retry, now), last_error=error)
-
-
-def _record_stored(
-    status: BundleStatus, ending: Ending, evidence: Evidence, stamp: str
-) -> BundleStatus:
-    """The status with what is known of what was stored; a failed deploy changes nothing."""
-    if evidence.stored is not None:
-        found = AsApprovedStatus(
-            reason=evidence.stored,
-            version=status.attempted.version,
-            revision=ending.revision,
-            at=stamp,
-        )
-        return status.with_part(found)
-    if ending.outcome is Outcome.SUCCEEDED and not status.attempted.correction:
-        return status.with_part(NOT_JUDGED)
-    return status
 
 
 _KEPT_DIGESTS: Final = 3
@@ -151,12 +133,6 @@ def _limit_history(entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...
 def _record_success(
     status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
 ) -> BundleStatus:
-    # A correction deploys what is deployed, and its plan has no record of values.
-    plan_job, plan_seal = attempted.plan_job, None
-    if attempted.correction:
-        plan_job, plan_seal = status.deployed.plan_job, status.deployed.plan_seal
-    elif plan_job is not None and plan_job == status.part(PlanStatus).job:
-        plan_seal = status.part(PlanStatus).seal
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,
@@ -168,8 +144,6 @@ def _record_success(
         spec_hash=attempted.spec_hash,
         generation=attempted.generation,
         verified=attempted.digest in evidence.printed_digests,
-        plan_job=plan_job,
-        plan_seal=plan_seal,
         time=stamp,
     )
     return replace(

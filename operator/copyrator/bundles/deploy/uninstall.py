@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Final
 
 from copyrator.api import names, structs
-from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition
@@ -29,16 +28,12 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy.attempt import ReleaseOwnership
 from copyrator.bundles.effective import EffectiveSpecs
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.listing import GuardedUninstall, ListTooLargeError
-from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.inventory import InventoryStore, ReleaseInventory
-from copyrator.bundles.features.approval.rendered import ReleaseRenderer
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
-from copyrator.bundles.jobs.client import JobClient, end_plans, is_stored
-from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, build_uninstall_job, uninstall_job
+from copyrator.bundles.jobs.client import JobClient, is_stored
+from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, UninstallOrder, build_uninstall_job
 from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
@@ -85,15 +80,11 @@ class Uninstaller:
     _: KW_ONLY
     references: ReferenceReader
     seals: SealStore
-    lists: GuardLists
-    enforcement: EnforcementReviewer
     redaction: Redactor
-    renderer: ReleaseRenderer
-    _inventories: InventoryStore = field(init=False)
+    features: Features
     _recheck: timedelta = field(init=False)
 
     def __post_init__(self) -> None:
-        self._inventories = InventoryStore(self.context.client, self.seals)
         self._recheck = timedelta(seconds=self.context.timing.uninstall_recheck)
 
     async def uninstall(self, entry: BundleEntry) -> Step:
@@ -102,7 +93,8 @@ class Uninstaller:
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or (memory is not None and memory.finished == entry.uid):
             return Step(entry)
-        await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
+        if any(job.kind.is_further for job in self.jobs.of(entry.key, entry.uid)):
+            await self.features.retire(entry)
         if await self._skips_uninstall(entry):
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
@@ -114,9 +106,7 @@ class Uninstaller:
 
     async def _remove_finalizer(self, entry: BundleEntry) -> Step:
         """Remove the finalizer, once: the cached Bundle has it until the event of its deletion."""
-        if self._uninstallable(entry).uses(ApprovalSpec):
-            await end_plans(self.jobs, entry)
-            await self.seals.remove_others(entry, ())  # those that no Bundle owns
+        await self.features.release(entry, self._uninstallable(entry))
         await self.patches.remove_finalizer(entry)
         self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
@@ -233,9 +223,7 @@ class Uninstaller:
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord], done: JobRecord) -> Step:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
-        rendered = self.renderer.job_of(entry)
-        ours = [job for job in self.jobs.of(entry.key, entry.uid) if job.name == rendered]
-        for job in (*jobs, *ours):
+        for job in jobs:
             await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
         self._count(done, "succeeded")
         text = f"Release {entry.key.name} is uninstalled"
@@ -333,64 +321,18 @@ class Uninstaller:
         except MissingReferenceError as error:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
             return Step(entry, entry.status, verdict, due=(again,))
-        guarded = await self._find_list(entry, target.spec)
-        if isinstance(guarded, Step):
-            return guarded
-        is_guarded = isinstance(guarded, GuardedUninstall)
-        guard = self.context.settings.guard_policy if is_guarded else None
-        if isinstance(guarded, GuardedUninstall):
-            name = uninstall_job(spec.name, entry.uid, attempt, is_guarded=True)
-            try:
-                await self.lists.write(name, guarded)
-            except ListTooLargeError as error:
-                verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
-                return Step(entry, entry.status, verdict, due=(again,))
-        elif guarded:
-            text = f"The uninstall isn't held to what plans had: {guarded}"
-            self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
-        sealed, name = None, uninstall_job(spec.name, entry.uid, attempt, is_guarded=is_guarded)
+        order = UninstallOrder(
+            spec=target.spec, uid=entry.uid, generation=entry.generation, attempt=attempt
+        )
+        shaped = await self.features.uninstall(entry, target.spec, order)
+        if isinstance(shaped, Step):
+            return shaped
         if target.kubeconfig is not None:
-            sealed = self.seals.sealed_kubeconfig(entry, name, target.kubeconfig)
-        body = build_uninstall_job(
-            target.spec, entry.uid, entry.generation, attempt, sealed, guard=guard
-        )
+            sealed = self.seals.sealed_kubeconfig(entry, shaped.job, target.kubeconfig)
+            shaped = replace(shaped, kubeconfig=sealed)
+        body = build_uninstall_job(shaped)
         create = partial(self._create_job, body, target)
-        return Step(entry, entry.status, _running(name), effect=create, due=(again,))
-
-    async def _find_list(
-        self, entry: BundleEntry, spec: BundleSpec
-    ) -> GuardedUninstall | Step | str:
-        """What the Job may delete, and which hooks it may make, by the approved plans.
-
-        Where not all of them are known, also by a render of what is deployed; the step until that
-        is known. A text: why the Job isn't held to it, empty for Bundles without an approval.
-
-        Raises:
-            ApiError: the next reconcile tries again.
-        """
-        known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and not spec.is_remote:
-            known = await self._inventories.find(entry)
-        is_complete = known.is_complete(entry.status)
-        if not is_complete and not needs_approval:
-            return ""
-        enforcement = await self.enforcement.of(spec, known.deletions)
-        if enforcement.is_enforced and not is_complete:
-            found = await self.renderer.find(entry, spec)
-            if isinstance(found, Step):
-                return found
-            known = known.complete_with(found)
-            enforcement = await self.enforcement.of(spec, known.deletions)
-        if not enforcement.is_enforced:
-            return enforcement.reason if needs_approval else ""
-        return GuardedUninstall(
-            account=ServiceAccount.of(spec),
-            release=spec.release,
-            namespace=spec.project_namespace,
-            inventory=known.deletions,
-            hooks=known.objects.uninstall_hooks,
-            as_account=known.hooks_as_account,
-        )
+        return Step(entry, entry.status, _running(shaped.job), effect=create, due=(again,))
 
     async def _access(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The access to the cluster that the release was deployed to.

@@ -41,9 +41,11 @@ from copyrator.signatures.model import DeployedEvidence
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from copyrator.api.bundle_status import Attempted
     from copyrator.bundles.context import Context
-    from copyrator.bundles.jobs.job import DeployOrder
-    from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord
+    from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
+    from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord
+    from copyrator.bundles.pod import Kept
     from copyrator.oci.auth import Credential
 
 
@@ -105,6 +107,17 @@ class Rechecked:
     """On the version that is awaited: refused, it goes; while it waits, nothing is deployed."""
     found: object
     """For ``Feature.judged``: a value of its own type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a Job of an attempt has ended with."""
+
+    ending: Ending
+    found: object = None
+    """For ``Feature.finish``: a value of its own type."""
+    is_explained: bool = False
+    """Whether the end of the log has no cause of a failure."""
 
 
 class Observed(NamedTuple):
@@ -464,8 +477,8 @@ class Feature:
         """
         return None
 
-    # --- a Job of an attempt or a plan ------------------------------------------------------------
-    # For Bundles without a part of any feature ``prepare`` and ``shape`` aren't called.
+    # --- a Job of an attempt, or of its own -------------------------------------------------------
+    # ``prepare`` is called for Bundles whose specs have a part of some feature.
 
     def credential(self, spec: BundleSpec) -> Credential | None:  # noqa: ARG002
         """The registry's in place of that of a Secret, for polls and Jobs; pure."""
@@ -479,6 +492,24 @@ class Feature:
             RegistryError: there is none.
         """
 
+    # The next ones are called for Bundles whose spec uses the feature, or whose status has
+    # ``status``, deleted ones too.
+
+    async def attempt(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        status: BundleStatus,
+    ) -> BundleStatus:
+        """The status with what it adds to a new attempt, such as another name of its Job.
+
+        Before the attempt is recorded.
+
+        Raises:
+            ApiError: that can't be read now.
+        """
+        return status
+
     async def shape(
         self,
         entry: BundleEntry,  # noqa: ARG002
@@ -490,10 +521,81 @@ class Feature:
 
         Raises:
             JobPendingError: what it adds isn't there yet; the same name is tried again.
+            MissingReferenceError: it can't be created as it was recorded.
             RegistryError: there is none.
             ApiError: a Secret can't be written.
         """
         return order
+
+    async def conclude(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+        pods: list[dict[str, Any]],  # noqa: ARG002
+        ending: Ending,
+    ) -> Conclusion:
+        """How the Job of an attempt has ended, by what only its script tells; once it has ended.
+
+        ``pods``: the Job's, newest last.
+
+        Raises:
+            ApiError: a pod can't be read now.
+        """
+        return Conclusion(ending)
+
+    async def blame(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        ending: Ending,  # noqa: ARG002
+        error: str,  # noqa: ARG002
+    ) -> Ending | None:
+        """How a Job has ended that failed by an error of werf, which is redacted; None: it may be.
+
+        Raises:
+            ApiError: what that is judged by can't be read now.
+        """
+        return None
+
+    def finish(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        status: BundleStatus,
+        ending: Ending,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> BundleStatus:
+        """The status with what it records of an attempt that has ended. Pure.
+
+        ``found``: what ``conclude`` has found.
+        """
+        return status
+
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:  # noqa: ARG002
+        """Whether it had copies of values made for an attempt, which are deleted then. Pure."""
+        return False
+
+    async def uninstall(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        order: UninstallOrder,
+    ) -> UninstallOrder | Step:
+        """The order with what it adds to an uninstall's Job; before that is created.
+
+        A step: it can't be created yet, or what is awaited.
+
+        Raises:
+            ApiError: the next reconcile repeats it.
+        """
+        return order
+
+    async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Delete what the Bundle doesn't own; before its finalizer is removed.
+
+        Raises:
+            ApiError: the next reconcile repeats it.
+        """
 
     async def attend(
         self,
@@ -511,6 +613,22 @@ class Feature:
         return None
 
     # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
+
+    async def retire(self, entry: BundleEntry) -> None:
+        """End its own Jobs of a Bundle that is being deleted; before its release is uninstalled.
+
+        Where the Bundle has Jobs that neither deploy nor uninstall.
+
+        Raises:
+            ApiError: the next reconcile repeats it.
+        """
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:  # noqa: ARG002
+        """How long a Job of its own is kept, by the status; None: as those that deploy.
+
+        So a restart changes nothing. Such a Job neither deploys nor uninstalls.
+        """
+        return None
 
     def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:  # noqa: ARG002
         """Why an unfinished Job doesn't start for want of what it has added; None: it has that."""
@@ -932,9 +1050,94 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
         """The order of a Job with what they add; raises as they do."""
-        for one in self._used_in(Feature.shape, spec):
+        for one in self._known_to(Feature.shape, entry, spec):
             order = await one.shape(entry, spec, order, job)
         return order
+
+    def _known_to(
+        self, point: Callable[..., Any], entry: BundleEntry, spec: BundleSpec
+    ) -> Iterator[Feature]:
+        """Those that offer a point, and that a spec or the Bundle's status has something of."""
+        return (
+            one for one in self._offering(point) if _is_in(one, spec) or _has_status(one, entry)
+        )
+
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status with what they add to a new attempt; raises as they do."""
+        for one in self._known_to(Feature.attempt, entry, spec):
+            status = await one.attempt(entry, spec, status)
+        return status
+
+    async def conclude(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
+    ) -> tuple[Ending, Findings, bool]:
+        """How an attempt's Job has ended, what they have found, and whether that explains it."""
+        found, is_explained = NOTHING_FOUND, False
+        for one in self._known_to(Feature.conclude, entry, spec):
+            said = await one.conclude(entry, spec, job, pods, ending)
+            ending, found = said.ending, found.including((said.found,))
+            is_explained = is_explained or said.is_explained
+        return ending, found, is_explained
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """How a Job has ended by werf's error, by the first of them that knows it."""
+        for one in self._known_to(Feature.blame, entry, spec):
+            if (found := await one.blame(entry, spec, ending, error)) is not None:
+                return found
+        return None
+
+    def finish(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        ending: Ending,
+        found: Findings,
+    ) -> BundleStatus:
+        """The status with what they record of an attempt that has ended."""
+        for one in self._known_to(Feature.finish, entry, spec):
+            status = one.finish(entry, status, ending, found)
+        return status
+
+    def have_copies(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> bool:
+        """Whether one had copies of values made for an attempt."""
+        known = self._known_to(Feature.has_copies, entry, spec)
+        return any(one.has_copies(spec, attempted) for one in known)
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
+        """How long a Job of one of them is kept."""
+        found = (one.keeps(entry, job) for one in self._offering(Feature.keeps))
+        return next(filter(None, found), None)
+
+    async def retire(self, entry: BundleEntry) -> None:
+        """Have them end their Jobs."""
+        for one in self._offering(Feature.retire):
+            await one.retire(entry)
+
+    async def uninstall(
+        self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
+    ) -> UninstallOrder | Step:
+        """The order of an uninstall's Job with what they add, or a step until it can be made."""
+        for one in self._known_to(Feature.uninstall, entry, spec):
+            shaped = await one.uninstall(entry, spec, order)
+            if isinstance(shaped, Step):
+                return shaped
+            order = shaped
+        return order
+
+    async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Have them delete what the Bundle doesn't own."""
+        for one in self._known_to(Feature.release, entry, spec):
+            await one.release(entry, spec)
 
     def have_secrets(self, spec: BundleSpec) -> bool:
         """Whether one writes Secrets of its own for a Bundle's Jobs."""

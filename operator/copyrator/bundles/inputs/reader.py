@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from copyrator.api import names
-from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import (
     BUNDLE_SECRET_KEY,
     BUNDLE_VALUES_BYTES,
@@ -353,8 +352,8 @@ def version_of(body: Mapping[str, Any] | None) -> str:
 
 def _shape(spec: BundleSpec) -> str:
     """The other fields of a spec by which Secrets are interpreted."""
-    bound = spec.part(ApprovalSpec).is_required
-    return f"{spec.registry} {spec.repo} {spec.insecure} {spec.auth} {spec.ca_secret} {bound}"
+    where = f"{spec.registry} {spec.repo} {spec.insecure}"
+    return f"{where} {spec.auth} {spec.ca_secret} {spec.binds_passwords}"
 
 
 def read_access(
@@ -381,7 +380,7 @@ def read_access(
         credential, login = stored.credential, Login.PASSWORD
         if stored.is_docker_config:
             login = Login.DOCKER_CONFIG if stored.is_alone else Login.SELECTED
-        if spec.part(ApprovalSpec).is_required and login is Login.PASSWORD:
+        if spec.binds_passwords and login is Login.PASSWORD:
             _check_registry(spec, secret)
     if spec.ca_secret:
         where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"

@@ -7,32 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.drift import DriftStatus
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.plan_status import PlanOutcome, PreviewPlan
-from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.times import format_time
-from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.operations import (
-    MAX_TEXT,
-    BlockFault,
-    Plan,
-    block_lines,
-    read_block,
-)
-from copyrator.bundles.features.approval.stored import read_stored
 from copyrator.bundles.jobs.outcome import (
     BUNDLE_TERMINATION_MESSAGE,
     JobRecord,
@@ -46,8 +30,8 @@ from copyrator.bundles.jobs.outcome import (
 )
 from copyrator.bundles.jobs.revisions import Revision, read_revision
 from copyrator.bundles.jobs.werf_error import has_error, strip_colours
-from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, LONG_TTL, JobKind
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.pod import DEPLOY_CONTAINER, GRACE_OF_OTHERS, LOGIN_CONTAINER, LONG_TTL
+from copyrator.bundles.step import Change
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -65,43 +49,9 @@ BUNDLE_LABELLED_PODS: Final = 40
 """Pods with a Job's label that are looked through for its own: anyone may give a pod that label."""
 
 
-def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int | None:
-    """Seconds after its end for which a plan's Job is kept.
-
-    It is derived from the status, so that a restart changes nothing.
-
-    Args:
-        job: its name.
-        status: of its Bundle.
-        other: the seconds for Jobs that the status doesn't name any more.
-        now: the time.
-
-    Returns:
-        None where it must not be deleted: its plan isn't read yet, or waits for a decision; or it
-        found drift, until the next check is read.
-    """
-    if job == status.part(PlanStatus).job:
-        waits = status.part(PlanStatus).outcome == PlanOutcome.RUNNING or plan_record.waits_until(
-            status, now
-        )
-        return None if waits else LONG_TTL
-    if job == status.part(PreviewPlan).job:
-        return (
-            None
-            if status.part(PreviewPlan).outcome == PlanOutcome.RUNNING
-            else plan_record.PREVIEW_KEPT
-        )
-    drift = status.part(DriftStatus)
-    is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
-    return other if is_read and job != drift.found_job else None
-
-
 log = logging.getLogger(__name__)
 
-_PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
 _LOG_TIMEOUT: Final = 10.0
-_LINE_BYTES: Final = 512
-"""Bytes of a log's last line that are read."""
 HEALTH_SECONDS: Final = 2.0
 """Seconds between two checks whether the watch of Jobs is forbidden."""
 _PODS_AT_ONCE: Final = 2
@@ -149,7 +99,7 @@ class PodReader:
 
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
         """The digests that werf pulled, by the first lines of its log; empty without a log."""
-        return printed_digests(await self._log(pods, limit_bytes=BUNDLE_LOG_BYTES))
+        return printed_digests(await self.log(pods, limit_bytes=BUNDLE_LOG_BYTES))
 
     async def log_end(self, pods: list[dict[str, Any]]) -> str:
         """The last lines of werf's log; the termination message where the log can't be read.
@@ -160,7 +110,7 @@ class PodReader:
         most = BUNDLE_LOG_BYTES
         text = ""
         for lines in _TAIL_LINES:
-            longer, text = text, await self._log(pods, tail_lines=lines, limit_bytes=most)
+            longer, text = text, await self.log(pods, tail_lines=lines, limit_bytes=most)
             if has_error(longer) and not has_error(text):
                 text = longer
                 break
@@ -168,35 +118,23 @@ class PodReader:
                 break
         return strip_colours(text or _termination_message(pods))
 
-    async def printed_stored(self, pods: list[dict[str, Any]], nonce: str) -> StoredReason:
-        """What the last line of a deploy's log says of what was stored for the release."""
-        last = await self._log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
-        return read_stored(last, nonce)
-
-    async def printed_plan(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
-        """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        last = await self._read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
-        lines = block_lines(last, nonce)
-        if isinstance(lines, BlockFault):
-            return lines
-        log_end = await self._read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
-        return read_block(log_end, nonce)
-
-    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+    async def log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+        """The log of werf's container in the newest pod; empty where it can't be read."""
         if not pods:
             return ""
         try:
             async with asyncio.timeout(_LOG_TIMEOUT):
-                return await self._read_log(pods[-1], **limits)
+                return await self.read_log(pods[-1], **limits)
         except (ApiError, TimeoutError) as error:
             log.debug("the log of pod %s can't be read: %s", pods[-1]["metadata"]["name"], error)
             return ""
 
-    async def _read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
+    async def read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
+        """The log of werf's container.
+
+        Raises:
+            ApiError: it can't be read.
+        """
         metadata = pod["metadata"]
         return await self._client.read_log(
             metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
@@ -206,11 +144,8 @@ class PodReader:
 POD_SUFFIX: Final = 6
 """Characters that the name of a Job's pod has after the Job's: a dash and five."""
 
-GRACE_OF_OTHERS: Final = 30
-"""Seconds that containers of others have after the outcome is recorded: a pod's default grace, in
-which a kubelet ends native sidecars, so that the Job is complete."""
-_RENEWED: Final = 24 * 3600
-"""Seconds after which the deadline of a Job that is kept is moved again."""
+RENEWED: Final = timedelta(days=1)
+"""After this the deadline of a Job that is kept is moved again."""
 
 
 class JobClient:
@@ -226,8 +161,8 @@ class JobClient:
         self._ended: dict[tuple[str, str], PodRecord] = {}
         """By namespace and the Job's uid: pods where werf ended and containers of others run."""
         self._health: asyncio.Task[None] | None = None
-        self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
-        """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
+        self.further_changed: Callable[[BundleKey, str, bool], None] | None = None
+        """Called with each change of a feature's Job: its Bundle, its name, whether it ended."""
         self.job_changed: Callable[[ObjectName | None], None] = lambda _: None
         """Called with each change of a Job or of its pods; with None after each list of a watch."""
         self._open_pods: dict[ObjectName, set[str]] = {}
@@ -357,7 +292,7 @@ class JobClient:
         now = self._context.clock()
         passed = max(int((now - (job.began or job.created or now)).total_seconds()), 0)
         if seconds is None:
-            if job.is_held and (job.deadline or 0) - passed < LONG_TTL - _RENEWED:
+            if job.is_held and (job.deadline or 0) - passed < LONG_TTL - RENEWED.total_seconds():
                 kept = passed + LONG_TTL
                 spec: dict[str, Any] = {"activeDeadlineSeconds": kept}
                 await self._change(job, replace(job, deadline=kept), spec)
@@ -432,8 +367,8 @@ class JobClient:
 
     def _report_change(self, job: JobRecord, *, has_ended: bool) -> None:
         key = BundleKey(job.namespace, job.bundle)
-        if job.kind in _PLANS and self.plan_changed is not None:
-            self.plan_changed(key, job.name, has_ended)
+        if job.kind.is_further and self.further_changed is not None:
+            self.further_changed(key, job.name, has_ended)
         self._context.schedule.changed(key, Change.JOB)
 
     def _pod_changed(self, name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
@@ -510,35 +445,6 @@ async def _list_stored(
     async for page in pages:
         for body in page.items:
             yield body["metadata"]
-
-
-async def end_plans(
-    jobs: JobClient, entry: BundleEntry, *, but: Collection[str | None] = ()
-) -> None:
-    """End a Bundle's Jobs that plan, except those named ``but``."""
-    for job in jobs.of(entry.key, entry.uid):
-        if job.kind in _PLANS and job.name not in but and not job.done:
-            await jobs.give_up(job)
-
-
-async def limit_jobs(jobs: JobClient, now: datetime, entry: BundleEntry, spec: BundleSpec) -> Step:
-    """Set the TTLs of a Bundle's Jobs; none may be of an attempt without a recorded outcome.
-
-    The Bundle is due again when a plan expires, and to keep a Job of which a sidecar runs on.
-    """
-    due: list[datetime | None] = []
-    others = spec.job.ttl_seconds_after_finished
-    for job in jobs.of(entry.key, entry.uid):
-        if job.kind not in _PLANS:
-            await jobs.set_ttl(job, others)
-            continue
-        due.append(plan_record.waits_until(entry.status, now))
-        if job.is_held:
-            due.append(now + timedelta(seconds=_RENEWED))
-        is_preview = job.name == entry.status.part(PreviewPlan).job
-        grace = plan_record.PREVIEW_KEPT if is_preview else GRACE_OF_OTHERS
-        await jobs.set_ttl(job, plan_ttl(job.name, entry.status, others, now), grace=grace)
-    return Step(entry, due=tuple(due))
 
 
 def _termination_message(pods: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Jobs that plan, deploy and uninstall: pure functions from an order to a manifest."""
+"""Jobs that deploy and uninstall: pure functions from an order to a manifest."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
-from copyrator.api.drift import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.bundles import pod
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.gates.restrictions import restrict_spec
-from copyrator.bundles.identity import GUARDED_NAME_LENGTH, ValuesFiles, hash_of, job_name
+from copyrator.bundles.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.script import (
     APPLY_COMMAND,
     SealedFile,
-    StoredComparison,
     checked_deploy_command,
-    deploy_command,
-    plan_command,
     uninstall_command,
 )
 from copyrator.bundles.jobs.seal import SealedValues
@@ -40,17 +33,9 @@ from copyrator.bundles.pod import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovedOperations:
-    """The Secret with the operations that were approved, and its salted hash."""
-
-    secret: str
-    seal: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOrder:
-    """The input of an attempt's or a plan's Job."""
+    """The input of an attempt's Job, or of a feature's."""
 
     spec: BundleSpec
     uid: str
@@ -69,25 +54,23 @@ class DeployOrder:
     """Labels for the release's objects; likewise ``annotations``."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     sealed: SealedValues | None = None
-    """In place of ``values``, for a deploy that was planned."""
-    approved: ApprovedOperations | None = None
-    """The operations that a planned deploy may do."""
+    """In place of ``values``, copies of them, where these are to be compared with others."""
     kubeconfig: SealedFile | None = None
     """The copy of the kubeconfig of ``spec.kubeConfig``."""
     is_checked: bool = False
-    """Whether a deploy without a plan ends where werf has to download dependencies."""
+    """Whether a deploy ends where werf has to download dependencies."""
+    command: tuple[str, ...] | None = None
+    """A feature's for werf's container, in place of the engine's; it has ``checked_files``."""
+    secret: str | None = None
+    """The Secret that it needs, mounted to ``seal.ADDED_DIR``."""
     image: str | None = None
-    """werf's image by digest, as the plan's pod ran it; None: as the spec names it."""
-    guard: str | None = None
-    """The policy that holds the Job to its list; None: it has no list."""
+    """werf's image by digest; None: as the spec names it."""
     recorded_name: str | None = None
     """The Job's, where an attempt has recorded it."""
+    name_length: int = NAME_LENGTH
+    """Characters that the Job's name may have, where it isn't recorded."""
     rolls_back: bool = True
     """Whether werf may roll back where the spec asks for it."""
-    nonce: str | None = None
-    """Of a deploy whose stored contents are compared with what was approved; None: they aren't."""
-    deployed_revision: int | None = None
-    """What is rolled back to where they differ."""
 
     @property
     def job(self) -> str:
@@ -95,14 +78,19 @@ class DeployOrder:
         if self.recorded_name is not None:
             return self.recorded_name
         parts = self.generation, self.digest, self.values_hash, self.request, self.attempt
-        return _name(self.spec.name, JobKind.DEPLOY, self.uid, *parts, is_guarded=bool(self.guard))
+        name, length = self.spec.name, self.name_length
+        return job_name(name, JobKind.DEPLOY, self.uid, *parts, length=length)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Those of werf's apply."""
+        return (AUTO_ROLLBACK,) if self.spec.auto_rollback and self.rolls_back else ()
 
-def _name(bundle: str, kind: JobKind, *parts: object, is_guarded: bool) -> str:
-    """The name of a Job that may be guarded; what is short enough is the same for both."""
-    if is_guarded:
-        return job_name(bundle, kind, *parts, length=GUARDED_NAME_LENGTH)
-    return job_name(bundle, kind, *parts)
+    @property
+    def checked_files(self) -> tuple[SealedFile, ...]:
+        """The copies that the script checks; the kubeconfig is in force before werf runs."""
+        files = self.sealed.checked if self.sealed is not None else ()
+        return files if self.kubeconfig is None else (*files, self.kubeconfig)
 
 
 DEADLINE_MARGIN: Final = 300.0
@@ -114,90 +102,35 @@ _IN_NO_SHELL: Final = re.compile(
     re.DOTALL,
 )
 """Variables that dash, bash or busybox drops, sets or reads; PATH finds the shell itself."""
-PLAN_DEADLINE: Final = 600
-"""Seconds that a plan may take, from the creation of its Job."""
 AUTO_ROLLBACK: Final = "--auto-rollback"
 """A flag, as the variable of that name has no effect in werf 2.67 (facts/werf.md)."""
 
 
 def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     """The Job for one attempt; the Bundle owns it."""
-    spec = order.spec
-    rolls_back = spec.auto_rollback and order.rolls_back
-    flags = (AUTO_ROLLBACK,) if rolls_back else ()
+    spec, flags = order.spec, order.flags
     command: tuple[str, ...] = (*APPLY_COMMAND, *flags)
     if any(_IN_NO_SHELL.fullmatch(name) for name in spec.env):
         command = "werf", "bundle", "apply", *flags
-    if order.approved is not None:
-        approved = seal.approved_operations(order.approved.seal)
-        comparison = None
-        if order.nonce is not None:
-            back = order.deployed_revision if rolls_back else None
-            comparison = StoredComparison(order.nonce, back)
-        command = deploy_command(
-            approved,
-            _render_salt(order),
-            _checked_files(order),
-            flags,
-            account=_account(order),
-            guard=order.guard,
-            comparison=comparison,
-        )
+    if order.command is not None:
+        command = order.command
     elif order.is_checked:
-        command = checked_deploy_command(_checked_files(order), flags)
+        command = checked_deploy_command(order.checked_files, flags)
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
-    job = _owned_job(order, JobKind.DEPLOY, order.job, main)
+    job = owned_job(order, JobKind.DEPLOY, order.job, main)
     job["metadata"]["annotations"] |= {
         names.ANN_ATTEMPT: str(order.attempt),
         names.ANN_DIGEST: order.digest,
     }
     # A rollback begins after the timeout, and may take the same time.
-    longest = spec.timeout * (2 if rolls_back else 1)
+    longest = spec.timeout * (2 if flags else 1)
     job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
     return job
 
 
-def build_plan_job(
-    order: DeployOrder,
-    name: str,
-    nonce: str,
-    kind: JobKind = JobKind.PLAN,
-    *,
-    renders: int = 2,
-    is_owned: bool = True,
-) -> dict[str, Any]:
-    """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
-
-    Its log has contents, so no part of it becomes the container's message. It has no TTL, as the
-    plan may wait for a decision for any time.
-
-    ``is_owned``: not of a Bundle that is being deleted, as a foreground deletion would delete it.
-    """
-    command = plan_command(
-        nonce,
-        _render_salt(order),
-        _checked_files(order),
-        account=_account(order),
-        renders=renders,
-    )
-    env = pod.variables(_werf_env(order))
-    main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
-    main["terminationMessagePolicy"] = "File"
-    job = _owned_job(order, kind, name, main)
-    job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
-    job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
-    del job["spec"]["ttlSecondsAfterFinished"]
-    if not is_owned:
-        del job["metadata"]["ownerReferences"]
-        job["spec"]["ttlSecondsAfterFinished"] = pod.LONG_TTL
-    return job
-
-
-def _owned_job(
-    order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]
-) -> dict[str, Any]:
+def owned_job(order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]) -> dict[str, Any]:
     """A Job of a Bundle with this container, and with the volumes and the login that it needs."""
     spec = order.spec
     volumes, mounts = _values(order)
@@ -235,29 +168,12 @@ def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, An
     if order.sealed is None:
         volumes, mounts = pod.values_volumes(order.values), pod.values_mounts(order.values)
     else:
-        operations = order.approved.secret if order.approved else None
-        volumes = seal.volumes(order.sealed, operations)
-        mounts = seal.mounts(order.sealed, operations)
+        volumes = seal.volumes(order.sealed, order.secret)
+        mounts = seal.mounts(order.sealed, order.secret)
     if order.is_checked or order.sealed is not None:
         volumes.append(seal.render_volume())
         mounts.append(seal.render_mount())
     return volumes, mounts
-
-
-def _checked_files(order: DeployOrder) -> tuple[SealedFile, ...]:
-    """The copies that the Job's script checks; the kubeconfig is in force before werf runs."""
-    files = order.sealed.checked if order.sealed is not None else ()
-    return files if order.kubeconfig is None else (*files, order.kubeconfig)
-
-
-def _account(order: DeployOrder) -> ServiceAccount | None:
-    """The Job's service account; None in another cluster, where it isn't known."""
-    return ServiceAccount.of(order.spec) if order.kubeconfig is None else None
-
-
-def _sealed(order: DeployOrder) -> SealedValues:
-    assert order.sealed is not None, "a planned deploy has sealed values"
-    return order.sealed
 
 
 def _secret_key(order: DeployOrder) -> pod.Env:
@@ -270,12 +186,6 @@ def _secret_key(order: DeployOrder) -> pod.Env:
         return []
     reference = {"secretKeyRef": {"name": found.secret, "key": found.key}}
     return [{"name": names.SECRET_KEY_ENV, "valueFrom": reference}]
-
-
-def _render_salt(order: DeployOrder) -> SealedFile:
-    salt = _sealed(order).render_salt
-    assert salt is not None, "Jobs that compare renders have the Bundle's salt"
-    return salt
 
 
 LOGIN_SCRIPT: Final = """\
@@ -317,10 +227,10 @@ def _deploy_env(order: DeployOrder) -> dict[str, str]:
     report = {"WERF_SAVE_DEPLOY_REPORT": "1", "WERF_DEPLOY_REPORT_PATH": pod.REPORT_PATH}
     if order.spec.releases_history_max is not None:
         report["WERF_RELEASES_HISTORY_MAX"] = str(order.spec.releases_history_max)
-    return _werf_env(order, report)
+    return werf_env(order, report)
 
 
-def _werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict[str, str]:
+def werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables of ``bundle plan``, and with ``more`` those of ``bundle apply``."""
     spec = order.spec
     ours = pod.common(spec) | pod.release(spec)
@@ -382,30 +292,36 @@ werf 2 ignores SIGTERM while it waits, so the shell ends at once, and with it th
 """
 
 
-def uninstall_job(bundle: str, uid: str, attempt: int, *, is_guarded: bool = False) -> str:
-    """The name of the Job that uninstalls."""
-    return _name(bundle, JobKind.UNINSTALL, uid, attempt, is_guarded=is_guarded)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UninstallOrder:
+    """The input of an uninstall's Job."""
+
+    spec: BundleSpec
+    uid: str
+    generation: int
+    attempt: int
+    kubeconfig: SealedFile | None = None
+    """As of a deploy."""
+    before: str = ""
+    """A feature's script, which ends the container where nothing may be uninstalled."""
+    name_length: int = NAME_LENGTH
+    """Characters that the Job's name may have."""
+
+    @property
+    def job(self) -> str:
+        """The Job's name."""
+        name, length = self.spec.name, self.name_length
+        return job_name(name, JobKind.UNINSTALL, self.uid, self.attempt, length=length)
 
 
-def build_uninstall_job(
-    spec: BundleSpec,
-    uid: str,
-    generation: int,
-    attempt: int,
-    kubeconfig: SealedFile | None = None,
-    *,
-    guard: str | None = None,
-) -> dict[str, Any]:
-    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it.
-
-    ``guard``: the policy that holds it to its list; None: it has none.
-    """
+def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
+    """The Job that uninstalls. It has no owner, as a foreground deletion would delete it."""
+    spec, name, kubeconfig = order.spec, order.job, order.kubeconfig
     ours = pod.common(spec) | pod.release(spec) | {"WERF_TIMEOUT": str(UNINSTALL_TIMEOUT)}
     found = merge_variables(spec, ours)
     kept = {k: v for k, v in found.items() if k == "PATH" or not _IN_NO_SHELL.fullmatch(k)}
     env = pod.variables(kept)
-    name = uninstall_job(spec.name, uid, attempt, is_guarded=guard is not None)
-    command = uninstall_command(UNINSTALL_SCRIPT, kubeconfig, guard)
+    command = uninstall_command(UNINSTALL_SCRIPT, kubeconfig, order.before)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     volumes = []
     if kubeconfig is not None:
@@ -413,12 +329,12 @@ def build_uninstall_job(
         main["volumeMounts"] += [seal.kubeconfig_mount(), seal.render_mount()]
     pod_spec = pod.pod_spec(spec, volumes)
     pod_spec["containers"] = [main]
-    job = base_job(spec, JobKind.UNINSTALL, name, uid, pod_spec)
+    job = base_job(spec, JobKind.UNINSTALL, name, order.uid, pod_spec)
     if spec.server:
         job["metadata"]["annotations"][names.ANN_SERVER] = spec.server
     job["metadata"]["annotations"] |= {
-        names.ANN_ATTEMPT: str(attempt),
-        names.ANN_GENERATION: str(generation),
+        names.ANN_ATTEMPT: str(order.attempt),
+        names.ANN_GENERATION: str(order.generation),
     }
     job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
     return job
@@ -426,51 +342,27 @@ def build_uninstall_job(
 
 def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
     """The order for an attempt's Job; its login and values are read when it is created."""
-    return _order(
-        entry,
-        spec,
+    annotations = {
+        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
+    }
+    return DeployOrder(
+        spec=spec,
+        uid=entry.uid,
         version=attempted.version or "",
         digest=attempted.digest or "",
         generation=attempted.generation or 0,
         attempt=attempted.attempt or 0,
         values_hash=attempted.values_hash,
         request=attempted.request or "",
+        labels=entry.labels,
+        annotations=annotations,
     )
 
 
-def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
-    """The order for a plan's Job: equal for equal deploys, independent of the attempt.
-
-    A plan of a Bundle without gates is a preview.
-    """
-    spec = restrict_spec(spec, is_preview=True)
-    return _order(entry, spec, version=version, digest=digest, generation=0, attempt=0)
-
-
-def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> str:
-    """The hash of all that a deploy's Job gets, but the values."""
-    return _job_hash(plan_order(entry, spec, version, digest))
-
-
-def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
-    """Whether a plan was made of the Bundle's present spec, apart from its version and values."""
-    found = planned_job_hash(entry, spec, plan.version or "", plan.digest or "")
-    return (entry.spec_hash, found) == (plan.spec_hash, plan.job_hash)
-
-
-def _job_hash(order: DeployOrder) -> str:
+def job_hash(order: DeployOrder) -> str:
     """The hash of all that a deploy's Job gets, with a keyed hash in place of WERF_SECRET_KEY."""
     spec = order.spec
     if SECRET_KEY_ENV in spec.env:
         spec = structs.replace(spec, env={**spec.env, SECRET_KEY_ENV: spec.secret_key_hash})
     cluster = () if spec.cluster is None else (spec.cluster.fingerprint,)
     return hash_of(build_deploy_job(replace(order, spec=spec)), *cluster)
-
-
-def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
-    )

@@ -25,17 +25,14 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.guard.refusal import Blame, DeniedWrite
-from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.jobs.script import CheckExit
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
     MAX_CAUSE,
     PULLING,
     describe_error,
     find_error,
-    finds_other_revision,
     first_cause,
     lacks_access,
     refuses_login,
@@ -243,7 +240,6 @@ _CLUSTER_TROUBLE: Final = re.compile(
     r"|connection to the server|failed calling webhook",
     re.IGNORECASE,
 )
-_PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
 _TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
 KILLED: Final = 128
 """Exit codes from this on are of a container that was killed: this and the signal."""
@@ -511,82 +507,26 @@ def exit_code(pods: Sequence[Mapping[str, Any]]) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
-    """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
-
-    Runtimes name one repository in several ways. An ID without a repository, as CRI-O may report
-    it, is no digest that a registry knows; and another repository's digest may not be in this one.
-
-    Args:
-        pods: newest last.
-        image: as the spec names it; the result is of the same repository.
-    """
-    if _PINNED.fullmatch(image):
-        return image
-    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
-    for container in status.get("containerStatuses") or ():
-        if container.get("name") != DEPLOY_CONTAINER:
-            continue
-        for name in ("imageID", "image"):
-            found = str(container.get(name) or "").removeprefix("docker-pullable://")
-            same = normal_repository(found) == normal_repository(image)
-            if same and _PINNED.fullmatch(found):
-                return f"{image_repository(image)}@{found.partition('@')[2]}"
-    return None
-
-
-def plan_reason(code: int | None) -> BundleReason | None:
-    """The reason for which a Job's script ended before werf's apply; None where it didn't."""
-    return _PLAN_REASONS.get(code or 0)
-
-
-def planned_ending(ending: Ending) -> Ending:
-    """The outcome of a gated deploy: its script, or werf, may have ended it before any write."""
-    reason = plan_reason(ending.exit_code)
-    if ending.is_raw and finds_other_revision(ending.message):
-        reason = BundleReason.PLAN_CHANGED
-    if reason is None or ending.reason is BundleReason.CLUSTER_UNREACHABLE:
-        return ending
-    if reason is BundleReason.DEPLOYED_DIFFERENTLY:
-        return different_ending(ending)
-    by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
-    outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
-    return replace(ending, outcome=outcome, reason=reason)
-
-
-def different_ending(ending: Ending) -> Ending:
-    """The ending of a deploy that stored something else than what was approved."""
-    revision = f" as revision {ending.revision}" if ending.revision else ""
-    text = f"what was stored for the release{revision} isn't what was approved"
-    reason = BundleReason.DEPLOYED_DIFFERENTLY
-    return replace(ending, outcome=Outcome.FAILED, reason=reason, message=text, is_raw=False)
-
-
-_PLAN_REASONS: Final[Mapping[int, BundleReason]] = {
-    PlanExit.CHANGED: BundleReason.PLAN_CHANGED,
-    PlanExit.FAILED: BundleReason.PLAN_FAILED,
-    PlanExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
-    PlanExit.NOT_GUARDED: BundleReason.GUARD_NOT_ACTIVE,
-    PlanExit.DIFFERENT: BundleReason.DEPLOYED_DIFFERENTLY,
+_CHECKS: Final[Mapping[int, BundleReason]] = {
+    CheckExit.CHANGED: BundleReason.PLAN_CHANGED,
+    CheckExit.FAILED: BundleReason.PLAN_FAILED,
+    CheckExit.NOT_VENDORED: BundleReason.DEPENDENCIES_NOT_VENDORED,
 }
 
 
-def refused_ending(ending: Ending, refusal: DeniedWrite, fault: Blame) -> Ending:
-    """The ending of a guarded deploy of which the API server refused a write."""
-    text = f"the API server refused the {refusal}"
-    if fault is Blame.DIGEST:
-        outcome, reason = Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL
-        text += ", which wasn't approved; what was applied before that was approved"
-    else:
-        outcome, reason = Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED
-        if fault is Blame.CHANGED:
-            text += ": somebody has changed the object since it was planned. It is planned anew"
-        else:
-            text += (
-                ", a write of werf's own that should have been allowed: this is a fault of the "
-                "operator; report it. It is planned anew"
-            )
-    return replace(ending, outcome=outcome, reason=reason, message=text, is_raw=False)
+def check_reason(code: int | None) -> BundleReason | None:
+    """The reason for which a script's checks ended a Job; None where they didn't."""
+    return _CHECKS.get(code or 0)
+
+
+def checked_ending(ending: Ending) -> Ending:
+    """The outcome of a deploy whose script may have ended it before any write."""
+    reason = check_reason(ending.exit_code)
+    if reason is None or ending.reason is BundleReason.CLUSTER_UNREACHABLE:
+        return ending
+    by_bundle = reason is BundleReason.DEPENDENCIES_NOT_VENDORED
+    outcome = Outcome.FAILED if by_bundle else Outcome.INTERRUPTED
+    return replace(ending, outcome=outcome, reason=reason)
 
 
 def add_cause(ending: Ending, log: str) -> Ending:

@@ -1,88 +1,35 @@
-"""Writes and deletes the Secrets of plan Jobs and of planned deploys (plan/seal.py).
-
-Among them are records of what plans were made of besides the chart, which tell what changed since
-the deployed one. A record is written before the plan's Job is created, from the values that the Job
-gets. It has a signature by the operator's hash key, as whoever may write Secrets in the Bundle's
-namespace could replace it to hide a change from who approves.
-"""
+"""Writes and deletes the Secrets of Jobs: copies of values, of logins and of kubeconfigs."""
 
 from __future__ import annotations
 
 import base64
-import hmac
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from copyrator.api import names
-from copyrator.api.approval import ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
-from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.object_refs import ValuesKind
-from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.features.approval.operations import Operation, Plan, read_plan
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.jobs.redaction import (
-    BUNDLE_REDACTION_INLINE_BRACKETS,
-    BUNDLE_REDACTION_INLINE_BYTES,
-)
 from copyrator.bundles.jobs.script import KUBECONFIG, SealedFile
-from copyrator.bundles.jobs.seal import (
-    FileHash,
-    Hashes,
-    Inputs,
-    SealedValues,
-    SealKind,
-    SealLabels,
-    SourceHash,
-)
+from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels
 from copyrator.bundles.pod import owner_reference
 from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.isolated import Isolated, IsolatedError
-
-PLAN_INPUT_FILES: Final = 500
-"""Values files of a Bundle that are told apart to name what changed since the deployed plan; of
-more only the ConfigMap or Secret is named."""
-
-PLAN_INPUT_KEYS: Final = 1_000
-"""Top-level keys of all of them together."""
-
-PLAN_INPUT_BYTES: Final = 256 * 1024
-"""Bytes of all files whose top-level keys are read: half a second in a child process."""
-
-PLAN_INPUT_BRACKETS: Final = 2_000
-"""Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
 
 log = logging.getLogger(__name__)
-
-_REMEMBERED: Final = 2
-"""Plans of a Bundle that are kept in memory: of the deploy, and of the check for drift."""
-_REMEMBERED_BYTES: Final = 16 * 1024
-"""Bytes of one that is kept, compressed: some thousand operations."""
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackHooks:
-    """The hooks that a rollback to what is deployed makes, as approved for that."""
-
-    operations: tuple[Operation, ...] = ()
-    unknown: str = ""
-    """Why they aren't known, as a sentence without a full stop; empty: they are."""
 
 
 @dataclass(slots=True)
@@ -102,7 +49,6 @@ class SealStore:
         self._context = context
         self._references = references
         self._on_removed: list[Callable[[BundleKey, Callable[[str], bool]], None]] = []
-        self.plans = PlanStore(context, self)
 
     def on_removed(self, listener: Callable[[BundleKey, Callable[[str], bool]], None]) -> None:
         """Have this called after a Bundle's Secrets were removed, with whether a Job's were."""
@@ -250,7 +196,7 @@ class SealStore:
         return seal.sealed_kubeconfig(seal.seal_of(salt, found.encode()))
 
     async def store(
-        self, entry: BundleEntry, name: str, job: str, kind: SealKind, data: Mapping[str, str]
+        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str]
     ) -> None:
         """Store texts in a Secret of a Job; one that is there already is kept.
 
@@ -261,21 +207,16 @@ class SealStore:
         encoded = {key: _encode(text) for key, text in data.items()}
         await self._create(entry, name, labels, encoded)
 
-    async def store_release(self, entry: BundleEntry, slot: int, data: Mapping[str, str]) -> None:
-        """Store what the approved plans of the release had; then delete the other slot's.
+    async def replace(
+        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+    ) -> None:
+        """Store texts in a Secret of the Bundle, in place of one that is there already.
 
         Raises:
             ApiError: it can't be written.
         """
         encoded = {key: _encode(text) for key, text in data.items()}
-        owner = owner_reference(entry.key.name, entry.uid)
-        namespace, bundle = entry.key.namespace, entry.key.name
-        labels = SealLabels(bundle, bundle, SealKind.RELEASE)
-        name = seal.release_secret(bundle, slot)
-        await self._replace(seal.secret(owner, namespace, name, labels, encoded))
-        with suppress(NotFound):
-            former = seal.release_secret(bundle, 1 - slot)
-            await self._context.client.delete(SECRETS, namespace, former)
+        await self._replace(seal.secret(_owner(entry), entry.key.namespace, name, labels, encoded))
 
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
@@ -363,246 +304,5 @@ def _owner(entry: BundleEntry) -> dict[str, Any] | None:
     return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
 
 
-@dataclass(slots=True)
-class StoredPlans:
-    """The last plans of a Bundle that were stored."""
-
-    texts: dict[str, bytes] = field(default_factory=dict)
-    """Compressed, by their Jobs' names."""
-
-
-class PlanStore:
-    """The operations that plans found, in Secrets."""
-
-    def __init__(self, context: Context, seals: SealStore) -> None:
-        self._context = context
-        self._seals = seals
-
-    async def store(self, entry: BundleEntry, job: str, text: str) -> str:
-        """Store the operations that a plan Job found; returns the seal that a deploy checks."""
-        salt, name = self._seals.derive(entry, job, "salt"), seal.operations_secret(job)
-        data = {seal.SALT: salt, seal.OPERATIONS: text}
-        await self._seals.store(entry, name, job, SealKind.OPERATIONS, data)
-        self._remember(entry, job, text)
-        return seal.seal_of(salt, text.encode())
-
-    def _remember(self, entry: BundleEntry, job: str, text: str) -> None:
-        """Keep a plan that is small, so that its deploy reads no Secret."""
-        kept = self._context.memories.of(entry.key, StoredPlans).texts
-        compressed = zlib.compress(text.encode())
-        if len(compressed) <= _REMEMBERED_BYTES:
-            kept[job] = compressed
-        while len(kept) > _REMEMBERED:
-            del kept[next(iter(kept))]
-
-    def is_sealed(self, entry: BundleEntry, kept: ApprovedPlan | Baseline, content: bytes) -> bool:
-        """Whether it is the text of the plan that was stored."""
-        salt = self._seals.derive(entry, kept.job or "", "salt")
-        return seal.seal_of(salt, content) == kept.seal
-
-    async def find(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
-        """The stored plan; None where there is none, it was changed, or it can't be read."""
-        try:
-            return await self.read(entry, kept)
-        except Forbidden:
-            return None
-
-    async def read(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
-        """The stored plan; None where there is none, or it was changed.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        if kept.job is None:
-            return None
-        name = seal.operations_secret(kept.job)
-        try:
-            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
-            content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
-        except (NotFound, ValueError):
-            return None
-        return read_plan(content.decode()) if self.is_sealed(entry, kept, content) else None
-
-    async def recall(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
-        """The stored plan as ``read`` finds it, without a request where this process stored it.
-
-        Raises:
-            ApiError: it can't be read.
-        """
-        memory = self._context.memories.find(entry.key, StoredPlans)
-        known = memory.texts.get(kept.job or "") if memory is not None else None
-        if known is None:
-            return await self.read(entry, kept)
-        content = zlib.decompress(known)
-        return read_plan(content.decode()) if self.is_sealed(entry, kept, content) else None
-
-    async def find_rollback_hooks(self, entry: BundleEntry) -> RollbackHooks:
-        """The hooks of a rollback to the deployed version.
-
-        Raises:
-            ApiError: its plan can't be read now.
-        """
-        there = entry.status.deployed
-        if there.digest is None:
-            return RollbackHooks()  # nothing to roll back to
-        hooks = f"the hooks for a rollback to {there.version} aren't known"
-        if there.plan_job is None:
-            return RollbackHooks(unknown=f"{hooks}, as it was deployed without a plan")
-        kept = ApprovedPlan(job=there.plan_job, seal=there.plan_seal)
-        try:
-            stored = await self.recall(entry, kept)
-        except Forbidden as error:
-            return RollbackHooks(unknown=f"{hooks}, as its plan can't be read: {error.message}")
-        if stored is None:
-            return RollbackHooks(unknown=f"{hooks}, as its plan was deleted or changed")
-        return RollbackHooks(stored.objects.rollback_hooks)
-
-
 def _encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-_INPUTS: Final = "inputs"
-_SIGNATURE: Final = "signature"
-_PURPOSE: Final = "inputs"
-
-
-class _UnknownError(Exception):
-    """A record can't be used; the message says why."""
-
-
-@dataclass(slots=True)
-class InputsReader:
-    """Computes the record of a plan while its values are read, one source at a time."""
-
-    key: bytes
-    namespace: str
-    isolated: Isolated
-    env: Mapping[str, str]
-    _sources: list[SourceHash] = field(default_factory=list)
-    _files: int = 0
-    _keys: int = 0
-    _bytes: int = 0
-    _brackets: int = 0
-
-    async def add(self, source: ValuesSource, files: Mapping[str, bytes]) -> None:
-        """Add the next source of the Bundle's values."""
-        pause = TimeSlice()
-        hashes: dict[str, str] = {}
-        for name in sorted(files):
-            hashes[name] = seal.keyed_hash(self.key, name.encode(), files[name])
-            await pause.pause()
-        name = f"{source.kind} {source.name}"
-        if again := sum(one.name.partition(" (")[0] == name for one in self._sources):
-            name += f" ({again + 1})"  # it is named twice, perhaps as spec.secretKey
-        parts = (part.encode() for pair in hashes.items() for part in pair)
-        whole = seal.keyed_hash(self.key, *parts)
-        self._files += len(files)
-        if self._files > PLAN_INPUT_FILES:
-            self._sources.append(SourceHash(name, whole))
-            return
-        keys: Mapping[str, Hashes | None] = {}
-        if source.kind is ValuesKind.CONFIG_MAP:
-            keys = await self._key_hashes(files)
-        found = {one: FileHash(hash_, keys.get(one)) for one, hash_ in hashes.items()}
-        self._sources.append(SourceHash(name, whole, found))
-
-    async def _key_hashes(self, files: Mapping[str, bytes]) -> Mapping[str, Hashes | None]:
-        """The hashes of the files' top-level keys, as far as the limits go."""
-        parsed, size, brackets = {}, 0, 0
-        for name, content in sorted(files.items()):
-            number = content.count(b"[") + content.count(b"{")
-            is_long = self._bytes + size + len(content) > PLAN_INPUT_BYTES
-            if is_long or self._brackets + brackets + number > PLAN_INPUT_BRACKETS:
-                continue
-            size, brackets = size + len(content), brackets + number
-            parsed[name] = content
-        self._bytes += size
-        self._brackets += brackets
-        is_small = size <= BUNDLE_REDACTION_INLINE_BYTES
-        if is_small and brackets <= BUNDLE_REDACTION_INLINE_BRACKETS:
-            found = seal.key_hashes_of(self.key, parsed)
-        else:
-            try:
-                found = await self.isolated.call(
-                    seal.key_hashes_of, self.namespace, self.key, parsed
-                )
-            except IsolatedError:
-                return {}
-        self._keys += sum(len(one or ()) for one in found.values())
-        return found if self._keys <= PLAN_INPUT_KEYS else {}
-
-    def result(self) -> Inputs:
-        """The record of all sources and the variables."""
-        env = {
-            name: seal.keyed_hash(self.key, name.encode(), value.encode())
-            for name, value in self.env.items()
-        }
-        return Inputs(tuple(self._sources), env)
-
-
-class InputsStore:
-    """The records of all Bundles' plans."""
-
-    def __init__(self, context: Context, seals: SealStore, isolated: Isolated) -> None:
-        self._context = context
-        self._seals = seals
-        self._isolated = isolated
-
-    def begin(self, entry: BundleEntry, spec: BundleSpec) -> InputsReader:
-        """Begin the record of a plan whose Job is made of this spec."""
-        key = self._seals.derive(entry, "", _PURPOSE).encode()
-        return InputsReader(key, entry.key.namespace, self._isolated, spec.env)
-
-    async def store(self, entry: BundleEntry, job: str, reader: InputsReader) -> None:
-        """Store the record of a plan before its Job is created.
-
-        Raises:
-            ApiError: it can't be written.
-        """
-        text = reader.result().to_text()
-        data = {_INPUTS: text, _SIGNATURE: self._signature(entry, job, text)}
-        await self._seals.store(entry, seal.inputs_secret(job), job, SealKind.INPUTS, data)
-
-    async def find_changes(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> tuple[tuple[str, ...], str]:
-        """What changed since the deployed plan, and why that isn't known; both empty before it.
-
-        Raises:
-            ApiError: a record can't be read now.
-        """
-        there = status.deployed
-        if there.digest is None:
-            return (), ""
-        try:
-            if there.plan_job is None:
-                raise _UnknownError("what is deployed was deployed without a plan")
-            before = await self._read(entry, there.plan_job)
-            now = await self._read(entry, status.part(PlanStatus).job or "")
-        except _UnknownError as error:
-            return (), f"what changed isn't known: {error}"
-        return seal.find_changes(before, now), ""
-
-    async def _read(self, entry: BundleEntry, job: str) -> Inputs:
-        name = seal.inputs_secret(job)
-        try:
-            body = await self._context.client.get(SECRETS, entry.key.namespace, name)
-        except NotFound:
-            raise _UnknownError(f"Secret {name} was deleted") from None
-        except Forbidden as error:
-            raise _UnknownError(f"Secret {name} can't be read: {error.message}") from None
-        try:
-            data = {key: base64.b64decode(one) for key, one in (body.get("data") or {}).items()}
-            text, signature = data[_INPUTS].decode(), data[_SIGNATURE]
-        except (KeyError, ValueError):
-            text, signature = "", b""
-        if not hmac.compare_digest(signature, self._signature(entry, job, text).encode()):
-            raise _UnknownError(
-                f"Secret {name} isn't what the operator wrote, or its hash key has changed"
-            )
-        return seal.read_inputs(text)
-
-    def _signature(self, entry: BundleEntry, job: str, text: str) -> str:
-        key = self._seals.derive(entry, job, f"{_PURPOSE} signature").encode()
-        return seal.keyed_hash(key, text.encode())

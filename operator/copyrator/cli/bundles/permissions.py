@@ -17,6 +17,7 @@ from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.text import count
 from copyrator.api.times import time_since
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.rights import missing_of, required_permissions
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
@@ -24,8 +25,6 @@ from copyrator.bundles.jobs.rights import (
     grants,
     is_uninstalled,
     list_missing,
-    missing_of,
-    required_permissions,
     uninstall_permissions,
 )
 from copyrator.cli.core.faults import hint

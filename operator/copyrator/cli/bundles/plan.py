@@ -30,8 +30,6 @@ from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
 from copyrator.api.times import time_since, time_until
 from copyrator.bundles.features.approval.operations import (
-    AT_ROLLBACK,
-    AT_UNINSTALL,
     Operation,
     OperationType,
     StagedOperation,
@@ -51,6 +49,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
+from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

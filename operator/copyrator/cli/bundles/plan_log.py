@@ -38,10 +38,10 @@ from copyrator.bundles.features.approval.operations import (
     plan_id,
     read_block,
 )
+from copyrator.bundles.features.approval.script import NONCE_AT
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.rights import list_missing, read_refused
-from copyrator.bundles.jobs.script import NONCE_AT
 from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of

@@ -19,6 +19,7 @@ from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, printable, said
 from copyrator.api.times import time_since
 from copyrator.bundles.features.approval.record import is_spent
+from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (
     describe_version,
     is_expired,
@@ -28,7 +29,7 @@ from copyrator.bundles.features.approval.words import (
     plan_state,
 )
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.jobs.rights import format_permission, missing_of
+from copyrator.bundles.jobs.rights import format_permission
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
 from copyrator.cli.bundles.plan import (

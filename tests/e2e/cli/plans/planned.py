@@ -21,9 +21,10 @@ from tests.e2e.operator_process import until
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
+from copyrator.bundles.features.approval.orders import build_plan_job
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.job import DeployOrder, build_plan_job
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.seal import SealedValues
 
 NONCE = "0123456789abcdef" * 2

@@ -144,7 +144,6 @@ def test_doctor_fails_where_a_freeze_can_not_be_read_and_names_it_first() -> Non
     assert found.said.endswith("namespace b is frozen: why; and 1 more")
 
 
-@pytest.mark.needs("freeze")
 def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
     client = FakeClient({"a": "why", "b": "why"})
     served = Settings(namespace="home", watch_namespaces=("a", "gone"))
@@ -153,6 +152,7 @@ def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
     assert client.asked == ["copyrator-freeze", "a", "gone"]
 
 
+@pytest.mark.needs("freeze")
 def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
     client = FakeClient({"team": "t", "release": "r", "other": "o"}, {"reason": "a"})
     found = asyncio.run(read_for(client, HERE, BUNDLE))  # type: ignore[arg-type]

@@ -411,7 +411,6 @@ def test_without_the_log_a_risky_hook_is_named_too():
     ]
 
 
-@pytest.mark.needs("approval")
 def test_of_an_object_that_the_deploy_and_a_rollback_write_the_diff_is_of_the_deploy():
     diff = "┌ Update Job/migrate\n│ + x\n└ Update Job/migrate"
     found = planned_changes(PlanView(view(plan=HOOKED), replace(STAGED, diff=diff)))
@@ -419,6 +418,7 @@ def test_of_an_object_that_the_deploy_and_a_rollback_write_the_diff_is_of_the_de
     assert lines == {("", ("+ x",)), ("at rollback", None), ("at uninstall", None)}
 
 
+@pytest.mark.needs("approval")
 def test_why_autorollback_is_withheld_is_said(capsys):
     why = "the hooks for a rollback to 1.0.0 aren't known, as it was deployed without a plan"
     found = PlanView(view(plan=PLAN | {"rollbackWithheld": why}), STAGED)

@@ -72,7 +72,6 @@ def gates(shop: dict[str, Any], **objects: Any) -> BundleGates:
     return asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
 
 
-@pytest.mark.needs("age")
 def rows(found: BundleGates, *, signed: bool = False) -> dict[str, tuple[str, str, str]]:
     return {
         one["name"]: (one["state"], one.get("reason", ""), one.get("message", ""))
@@ -80,6 +79,7 @@ def rows(found: BundleGates, *, signed: bool = False) -> dict[str, tuple[str, st
     }
 
 
+@pytest.mark.needs("age")
 def test_a_young_version_waits_and_an_old_one_passes() -> None:
     seen = {"candidates": [{"version": "1.1.0", "digest": NEW, "firstSeen": ago(3600)}]}
     (result,) = gates(bundle(status=seen, minAge="5h")).versions(CHOSEN)
@@ -210,8 +210,6 @@ def test_without_usable_keys_attestations_turn_nothing_down(
     assert found.versions(CHOSEN) == ()
 
 
-@pytest.mark.needs("approval", "freeze", "signatures")
-@pytest.mark.needs("dependencies", "freeze", "windows")
 def test_missing_keys_and_keys_that_are_trusted_for_signatures_are_faults() -> None:
     assert "doesn't exist" in gates(attested_by("staging")).attesters.fault
     cosign = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}
@@ -219,6 +217,7 @@ def test_missing_keys_and_keys_that_are_trusted_for_signatures_are_faults() -> N
     assert "is trusted for signatures by spec.verify" in found.attesters.fault
 
 
+@pytest.mark.needs("dependencies", "freeze", "windows")
 def test_the_moment_of_a_deploy_is_judged_as_of_now() -> None:
     config = {"metadata": {"name": "copyrator-freeze"}, "data": {"reason": "holidays"}}
     day = (NOW + timedelta(days=2)).strftime("%a")
@@ -237,6 +236,7 @@ def test_the_moment_of_a_deploy_is_judged_as_of_now() -> None:
     assert found.versions(CHOSEN) == (), "none of them turns a version down"
 
 
+@pytest.mark.needs("approval", "freeze", "signatures")
 def test_what_cannot_be_judged_is_named_with_the_reason() -> None:
     keys = {"anyOf": [{"cosign": {"keysFrom": {"kind": "Secret", "name": "keys"}}}]}
     found = gates(

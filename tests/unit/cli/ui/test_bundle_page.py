@@ -68,7 +68,6 @@ def test_the_first_sentence_is_the_fault_or_what_runs(body: dict[str, Any], sent
     assert values(body)["one"]["sentence"] == sentence
 
 
-@pytest.mark.needs("approval")
 def test_the_version_that_waits_is_the_next_one() -> None:
     there = {"version": "1.0", "digest": DIGEST}
     gate = {"name": "promotion", "state": "Waiting", "reason": "NotPromoted"}
@@ -80,6 +79,7 @@ def test_the_version_that_waits_is_the_next_one() -> None:
     assert values(newer)["one"]["next"] == "1.1"
 
 
+@pytest.mark.needs("approval")
 def test_the_plan_is_a_part_until_it_is_deployed() -> None:
     body = bundle("a", plan=PLAN)
     assert dict(values(body)["one"]["plan"])["Plan"] == "a" * 32

@@ -187,7 +187,6 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(
     assert glance(READY, pending(reason, status="False"))[1] == ""
 
 
-@pytest.mark.needs("freeze")
 def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     ready = condition("Ready", "Unknown", "OutsideWindow", "closed")
     waits = pending("AwaitingApproval", "plan 1 waits")
@@ -196,6 +195,7 @@ def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     assert glance(ready, {**waits, "reason": "OutsideWindow"})[1] == "closed"
 
 
+@pytest.mark.needs("freeze")
 def test_a_list_says_which_wait_for_a_freeze() -> None:
     frozen = {"name": "freeze", "state": "Waiting", "reason": "Frozen"}
     assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Deployed,Frozen", "it waits")
@@ -210,7 +210,6 @@ SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"
 
 
 @pytest.mark.needs("age", "approval", "dependencies", "promotion", "signatures", "windows")
-@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("spec", "status", "shown"),
     [
@@ -252,6 +251,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
     assert why(body, "Its gates") == [f"Its gates: {text}."]
 
 
+@pytest.mark.needs("freeze")
 def test_the_gates_of_these_names_exist() -> None:
     named = {name for words in load_words() for name in words.gates}
     assert {*named, freeze.GATE} <= {gate.name for gate in all_gates(load_gates())}
@@ -340,6 +340,16 @@ SERVER = "https://other.example.com"
             },
             SERVER,
             "waiting, ClusterUnreachable",
+        ),
+        (
+            {
+                "server": SERVER,
+                "attempted": {"outcome": "Running", "interruptions": 1},
+                "history": [{"outcome": "Interrupted", "reason": "JobLost"}],
+                "plan": {"outcome": "Running", "interruptions": 1},
+            },
+            SERVER,
+            "passed",
         ),
         (
             {
@@ -487,7 +497,6 @@ def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: s
 
 
 @pytest.mark.needs("approval")
-@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -502,6 +511,7 @@ def test_the_wide_table_has_the_words(plan: dict[str, Any], words: str) -> None:
     assert cells(planned(PLAN | plan))["PLAN"] == words
 
 
+@pytest.mark.needs("approval")
 def test_what_changed_besides_the_chart_is_named() -> None:
     changed = [
         "ConfigMap shop-values values.yaml: image, replicas",
@@ -559,8 +569,6 @@ FOUND: dict[str, Any] = {
 }
 
 
-@pytest.mark.needs("drift")
-@pytest.mark.needs("drift")
 def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[str, Any]:
     body = bundle({"drift": {"mode": mode}})
     made_of = {"digest": "sha256:a", "specHash": spec_hash(body["spec"], {}, {})}
@@ -575,6 +583,7 @@ def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[s
     return body
 
 
+@pytest.mark.needs("drift")
 def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() -> None:
     lines = described(drifting(), "Drift")
     text = "\n".join(lines)
@@ -585,6 +594,7 @@ def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() 
     assert lines[-1].split()[:3] == ["Next", "check:", "in"]
 
 
+@pytest.mark.needs("drift")
 def test_why_says_the_same_of_drift_and_why_nothing_is_known() -> None:
     assert why(drifting(), "Drift:") == described(drifting(), "Drift")
     lines = why(drifting({"verdict": "InSync"}), "Drift:")
@@ -605,7 +615,6 @@ def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
     assert f"  Next check:    {said}; at once: " in described(drifting(**status), "Drift")[-1]
 
 
-@pytest.mark.needs("health")
 def test_nothing_is_said_where_nobody_asks() -> None:
     off = drifting(mode="Off", conditions=[SICK])
     assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
@@ -613,6 +622,7 @@ def test_nothing_is_said_where_nobody_asks() -> None:
         assert why(off, begin) == []
 
 
+@pytest.mark.needs("health")
 def test_describe_and_why_say_what_isnt_healthy() -> None:
     body = bundle({"health": "Watch"}, conditions=[READY, SICK])
     head, text = described(body, "Health")
@@ -636,12 +646,11 @@ ENDED = {
 }
 
 
-@pytest.mark.needs("promotion")
-@pytest.mark.needs("promotion")
 def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
 
 
+@pytest.mark.needs("promotion")
 def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
     body = soaking(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"})
     assert described(body, "Promoted to", "Held", "Soak") == [
@@ -656,6 +665,7 @@ def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
     ]
 
 
+@pytest.mark.needs("promotion")
 def test_why_says_the_soak_and_that_it_is_held() -> None:
     assert why(soaking({**OPEN, "longest": "5h"}), "Soak:")[1].endswith(", for 3h; 5h before")
     broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}
@@ -688,8 +698,6 @@ VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-
 
 
 @pytest.mark.needs("approval")
-@pytest.mark.needs("freeze", "windows")
-@pytest.mark.needs("freeze")
 @pytest.mark.parametrize(
     ("label", "body", "lines"),
     [
@@ -748,6 +756,7 @@ def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str
     assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]
 
 
+@pytest.mark.needs("freeze")
 def test_a_freeze_in_force_is_described() -> None:
     freezes = [
         Freeze(namespace="apps", reason="a release"),
@@ -758,6 +767,7 @@ def test_a_freeze_in_force_is_described() -> None:
     assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
+@pytest.mark.needs("freeze", "windows")
 def test_no_time_is_promised_that_a_freeze_will_prevent() -> None:
     attempted = {"attempt": 1, "outcome": "Failed", "nextRetryAt": "2026-01-02T12:00:34Z"}
     body, freezes = bundle(attempted=attempted), [Freeze(reason="holidays")]
@@ -820,7 +830,6 @@ PINNED = {"version": "1.0.0", "digest": f"sha256:{'a' * 64}", "at": "2026-01-02T
 
 
 @pytest.mark.needs("rollback")
-@pytest.mark.needs("rollback")
 def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
@@ -835,6 +844,7 @@ def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     assert bundle_row(view).reason == "Pinned"
 
 
+@pytest.mark.needs("rollback")
 def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
     told = [READY, pending("PinRefused", "The annotation is refused", "False")]
     body = bundle(pin={"refused": "9.9.9 isn't\x1b in the history"}, conditions=told)

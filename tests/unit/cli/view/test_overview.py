@@ -238,7 +238,6 @@ def test_the_newest_deploys_of_bundles_that_are_well_are_listed():
     assert [row.name for row in view.deploys] == [f"b{day:02}" for day in range(12, 4, -1)]
 
 
-@pytest.mark.needs("freeze")
 def test_the_overview_may_be_of_a_part_only():
     ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2027-01-01T00:00:00Z"}
     counts = {"desired": 3, "ready": 2}
@@ -250,6 +249,7 @@ def test_the_overview_may_be_of_a_part_only():
     assert view.kinds == ["Secret"]
 
 
+@pytest.mark.needs("freeze")
 def test_a_freeze_has_its_parts_and_the_command_that_ends_it():
     known = seen()
     until = NOW + timedelta(hours=3)

@@ -45,11 +45,11 @@ def events(body: dict[str, Any], *sources: dict[str, Any]) -> list[VersionEvent]
     return timeline(BundleView(body, NOW, INSTALLATION), sources)
 
 
-@pytest.mark.needs("approval")
 def shown(body: dict[str, Any], *sources: dict[str, Any]) -> list[tuple[str, ...]]:
     return [(str(one.change), one.version, *one.notes) for one in events(body, *sources)]
 
 
+@pytest.mark.needs("approval")
 def test_what_each_attempt_did_is_said_in_words_the_newest_first() -> None:
     history = [
         entry(9, "1.1", "b", correction=True),
@@ -75,6 +75,7 @@ def test_what_each_attempt_did_is_said_in_words_the_newest_first() -> None:
     assert reasons == ["JobLost", "DeployFailed"]
 
 
+@pytest.mark.needs("approval")
 def test_the_running_attempt_is_the_newest_entry() -> None:
     running = {"version": "1.1", "digest": digest("b"), "outcome": "Running", "job": "shop-3"}
     running |= {"startedAt": "2026-01-10T11:59:00Z", "approvedBy": "bob"}
@@ -82,7 +83,6 @@ def test_the_running_attempt_is_the_newest_entry() -> None:
     assert shown(body) == [("Deploying", "1.1", "approved by bob"), ("Deployed", "1.0")]
 
 
-@pytest.mark.needs("promotion")
 def test_only_the_newest_attempt_has_a_message_and_says_what_became_of_it() -> None:
     history = [entry(n, "1.1", "b", "Failed", reason="DeployFailed") for n in (3, 2)]
     attempted = {
@@ -104,6 +104,7 @@ def test_only_the_newest_attempt_has_a_message_and_says_what_became_of_it() -> N
     assert events(body)[0].command == ""
 
 
+@pytest.mark.needs("promotion")
 def test_a_version_was_promoted_from_the_bundle_that_had_it_before() -> None:
     soak = [{"version": "1.0", "digest": digest("a"), "since": "2026-01-01T12:00:00Z"}]
     staging = bundle("staging", soak=soak)
@@ -116,7 +117,7 @@ def test_a_version_was_promoted_from_the_bundle_that_had_it_before() -> None:
     assert shown(body, later, broken) == [("Deployed", "1.0")]
 
 
-@pytest.mark.needs("rollback")
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(("decision", "word"), [("Approved", "Approved"), ("Rejected", "Rejected")])
 def test_a_decision_about_a_plan_is_an_entry_until_the_plan_is_deployed(
     decision: str, word: str
@@ -128,6 +129,7 @@ def test_a_decision_about_a_plan_is_an_entry_until_the_plan_is_deployed(
     assert shown(body) == [("Deployed", "1.0")]
 
 
+@pytest.mark.needs("rollback")
 def test_a_pin_and_skipped_digests_have_the_command_that_ends_them() -> None:
     pin = {"version": "1.0", "digest": digest("a"), "at": "2026-01-09T12:00:00Z"}
     skipped = {"skip-digests": f"{digest('c')},{digest('d')}"}

@@ -158,6 +158,7 @@ def gates(annotations=None, suspend=False, **status):
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("bundle", "said"),
     [
@@ -460,6 +461,7 @@ def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatu
     return spec, parse_status(body)
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("gates", "fields"),
     [
@@ -589,8 +591,7 @@ CHECKS = [("version", "passed"), ("downgrade", "passed"), ("quarantine", "passed
 THERE = {"version": "1.2", "digest": AVAILABLE["digest"], "time": "2026-01-02T11:00:00Z"}
 
 
-@pytest.mark.needs("age")
-@pytest.mark.needs("freeze")
+@pytest.mark.needs("age", "approval")
 @pytest.mark.parametrize(
     ("spec", "status", "said"),
     [
@@ -626,6 +627,7 @@ def test_steps_lead_from_the_version_to_its_deploy_in_the_order_of_the_gates(
     assert steps(spec, **status) == said
 
 
+@pytest.mark.needs("freeze")
 def test_a_freeze_that_nothing_waits_for_yet_is_a_step() -> None:
     body = {
         "metadata": {"name": "shop", "namespace": "apps"},

@@ -21,6 +21,7 @@ from copyrator.bundles.features.approval.gates import (
     record_planning,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -29,6 +30,7 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
@@ -42,9 +44,7 @@ from copyrator.bundles.features.approval.record import (
     with_record,
     without_unstable_file,
 )
-from copyrator.bundles.jobs.job import is_made_of
 from copyrator.bundles.jobs.rights import list_missing
-from copyrator.bundles.jobs.sealed import InputsStore
 from copyrator.bundles.step import AT_ONCE, Step
 
 Judge = Callable[[PlanTask, BundleStatus, PlanResult], Awaitable[BundleStatus]]
@@ -177,7 +177,7 @@ class DeployPlans(PlanMachine):
         """The status with a plan that was made, and what follows from it."""
         entry, spec, status, job = task.entry, task.spec, task.status, task.record.job or ""
         plan = without_unstable_file(status, status.part(PlanStatus), plan)
-        seal = await self.seals.plans.store(entry, job, plan.text)
+        seal = await self.stored.store(entry, job, plan.text)
         missing = await self.jobs.missing_namespace(spec)
         is_missing = missing is not None
         self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
@@ -185,13 +185,13 @@ class DeployPlans(PlanMachine):
             plan,
             missing,
             seal,
-            approved=await self.seals.plans.find(entry, status.part(PlanStatus).approved),
-            baseline=await self.seals.plans.find(entry, status.part(Baseline)),
+            approved=await self.stored.find(entry, status.part(PlanStatus).approved),
+            baseline=await self.stored.find(entry, status.part(Baseline)),
         )
         enforcement = await self._enforcement.of(spec, result.operations)
         result = replace(result, unenforced=enforcement.reason)
         if spec.auto_rollback and enforcement.is_enforced:
-            withheld = (await self.seals.plans.find_rollback_hooks(entry)).unknown
+            withheld = (await self.stored.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self.context.clock())
         changed, unknown = await self._inputs.find_changes(entry, status)

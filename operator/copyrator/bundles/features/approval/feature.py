@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from copyrator.api import structs
 from copyrator.api.approval import (
@@ -18,7 +19,7 @@ from copyrator.api.approval import (
     as_approved_condition,
 )
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.conditions import (
     PAUSES,
     ConditionStatus,
@@ -35,10 +36,18 @@ from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Proposal
 from copyrator.bundles.deploy.leftovers import SecretTidier
-from copyrator.bundles.engine.feature import Feature, Features, Observed, P, Parts
+from copyrator.bundles.engine.feature import Conclusion, Feature, Features, Observed, P, Parts
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
+from copyrator.bundles.features.approval.deploys import (
+    DeployHolder,
+    HeldJobs,
+    find_plan,
+    record_end,
+)
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
@@ -50,19 +59,28 @@ from copyrator.bundles.features.approval.record import (
     awaited_plan,
     awaits_approval_since,
     drop_plan,
+    keep_plan,
     kept_candidate,
     needed_jobs,
     requested_plan,
     requested_preview,
     withdraw_plan,
 )
-from copyrator.bundles.gates.gate import Candidate
+from copyrator.bundles.features.approval.rendered import ReleaseRenderer
+from copyrator.bundles.features.approval.uninstalls import UninstallHolder
+from copyrator.bundles.gates.gate import Candidate, Findings
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
+from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.polling import PollStates
 from copyrator.bundles.version.polls import RegistryPoller
+from copyrator.bundles.version.resolve import ChartFinder
+from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
 
@@ -80,30 +98,57 @@ class ApprovalFeature(Feature):
     """For plans of other purposes."""
 
     def connect(self, parts: Parts) -> None:
-        """Make what plans."""
+        """Make what plans, and what holds Jobs to plans."""
         context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
-        seals = parts.of(SealStore)
-        self.parts = shared = PlanParts(
-            context,
-            parts.of(PlanJobClient),
-            PlanQueue(context, jobs),
-            seals,
-            parts.of(PollStates),
+        references, polls, seals = (
+            parts.of(ReferenceReader),
+            parts.of(RegistryPoller),
+            parts.of(SealStore),
         )
-        self._queue = shared.queue
+        inputs = InputsStore(context, seals, parts.of(Isolated))
+        plan_jobs = PlanJobClient(
+            context,
+            jobs,
+            references,
+            parts.of(Redactor),
+            seals=seals,
+            features=features,
+            inputs=inputs,
+            charts=parts.of(ChartFinder),
+        )
+        self._queue = PlanQueue(context, jobs)
+        self.parts = shared = PlanParts(
+            context, plan_jobs, self._queue, seals, parts.of(PollStates)
+        )
         self._permissions = PermissionRecorder(context, context.reviewer, seals)
+        timing, settings = context.timing, context.settings
+        enforcement = EnforcementReviewer(
+            context.reviewer, settings, context.monotonic, timing.permission_fresh
+        )
         self.plans = DeployPlans(
             shared,
             permissions=self._permissions,
-            enforcement=parts.of(EnforcementReviewer),
-            inputs=parts.of(InputsStore),
+            enforcement=enforcement,
+            inputs=inputs,
             secrets=SecretTidier(context, seals, features),
         )
-        references, polls = parts.of(ReferenceReader), parts.of(RegistryPoller)
         self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
+        self._lists = GuardLists(
+            context.client, settings, context.informers, jobs, kept=timing.guard_list_kept
+        )
+        held = HeldJobs(context, jobs, seals, lists=self._lists, enforcement=enforcement)
+        self.deploys = DeployHolder(held)
+        self._uninstalls = UninstallHolder(
+            held, ReleaseRenderer(context, references, seals=seals, plan_jobs=plan_jobs)
+        )
+
+    def start(self) -> None:
+        """Watch the lists of guarded Jobs."""
+        self._lists.start()
 
     async def stop(self) -> None:
-        """End requests in flight."""
+        """End requests in flight, and that watch."""
+        await self._lists.close()
         await self._permissions.close()
         await self.parts.jobs.close()
 
@@ -244,6 +289,83 @@ class ApprovalFeature(Feature):
     def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
         """Of plans that wait, are approved or deployed."""
         return needed_jobs(status)
+
+    # --- a deploy's Job; a correction's plan is that of drift ------------------------------------
+
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status of a new attempt with whether its Job is held to its plan."""
+        if status.attempted.correction:
+            return status
+        plan = find_plan(status)
+        is_enforced = plan is not None and bool(plan.enforced)
+        return await self.deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a planned attempt's Job, which goes on only if it does what was planned."""
+        attempted = entry.status.attempted
+        plan = find_plan(entry.status)
+        if job != attempted.job or attempted.correction or plan is None:
+            return order
+        return await self.deploys.hold(entry, spec, order, plan)
+
+    async def conclude(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
+    ) -> Conclusion:
+        """How a deploy has ended, and whether what it stored was approved."""
+        return await self.deploys.compare(entry, spec, job, pods, ending)
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """The ending of a deploy that the API server held to its list."""
+        if entry.status.attempted.correction:
+            return None
+        return await self.deploys.blame(entry, spec, ending, error, find_plan(entry.status))
+
+    def finish(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        status: BundleStatus,
+        ending: Ending,
+        found: Findings,
+    ) -> BundleStatus:
+        """The status with whether what was stored was approved, and with the deployed plan."""
+        return record_end(status, ending, found)
+
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:  # noqa: ARG002
+        """Whether the attempt was planned."""
+        return attempted.plan_job is not None
+
+    # --- the Jobs of plans ------------------------------------------------------------------------
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
+        """How long a plan's Job is kept."""
+        return keep_plan(job.name, entry.status, self.context.clock())
+
+    async def retire(self, entry: BundleEntry) -> None:
+        """End the plans of a Bundle that is being deleted."""
+        await self._uninstalls.end_jobs(entry)
+
+    # --- an uninstall -----------------------------------------------------------------------------
+
+    async def uninstall(
+        self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
+    ) -> UninstallOrder | Step:
+        """The order of a Job that may delete what approved plans had."""
+        return await self._uninstalls.hold(entry, spec, order)
+
+    async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """End all plans, and delete the Secrets that no Bundle owns."""
+        await self._uninstalls.clean_up(entry, spec)
 
     # --- a write of the status --------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import base64
 import hmac
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,7 +29,8 @@ from copyrator.bundles.features.approval.operations import (
     read_objects,
     read_operation,
 )
-from copyrator.bundles.jobs import seal
+from copyrator.bundles.features.approval.secrets import keyed_hash, release_secret
+from copyrator.bundles.jobs.seal import SealKind, SealLabels
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 
@@ -123,8 +125,10 @@ class Seals(Protocol):
         """32 hexadecimal digits that can't be known without the operator's hash key."""
         ...
 
-    async def store_release(self, entry: BundleEntry, slot: int, data: Mapping[str, str]) -> None:
-        """Store what the approved plans of the release had; then delete the other slot's."""
+    async def replace(
+        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+    ) -> None:
+        """Store texts in a Secret of the Bundle, in place of one that is there already."""
         ...
 
 
@@ -154,7 +158,12 @@ class InventoryStore:
         if len(text := after.to_text()) > PLAN_BYTES:
             text = replace(after, objects=plan.objects, is_whole=False, plans=(job,)).to_text()
         data = {_RECORD: text, _SIGNATURE: self._signature(entry, text)}
-        await self._seals.store_release(entry, 1 - slot, data)
+        bundle = entry.key.name
+        labels = SealLabels(bundle, bundle, SealKind.RELEASE)
+        await self._seals.replace(entry, release_secret(bundle, 1 - slot), labels, data)
+        with suppress(NotFound):
+            former = release_secret(bundle, slot)
+            await self._client.delete(SECRETS, entry.key.namespace, former)
 
     async def find(self, entry: BundleEntry) -> ReleaseInventory:
         """What is known of the Bundle's release; of an edited Secret nothing is.
@@ -175,7 +184,7 @@ class InventoryStore:
         return max(found, key=lambda pair: _size(pair[0]), default=(None, 1))
 
     async def _read(self, entry: BundleEntry, slot: int) -> ReleaseInventory | None:
-        name = seal.release_secret(entry.key.name, slot)
+        name = release_secret(entry.key.name, slot)
         try:
             body = await self._client.get(SECRETS, entry.key.namespace, name)
             data = {key: base64.b64decode(one) for key, one in (body.get("data") or {}).items()}
@@ -188,7 +197,7 @@ class InventoryStore:
 
     def _signature(self, entry: BundleEntry, text: str) -> str:
         key = self._seals.derive(entry, "", _PURPOSE).encode()
-        return seal.keyed_hash(key, text.encode())
+        return keyed_hash(key, text.encode())
 
 
 def _size(one: ReleaseInventory) -> tuple[int, bool, int]:

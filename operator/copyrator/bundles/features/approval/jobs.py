@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,28 +28,32 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.operations import BlockFault, Plan
+from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
+from copyrator.bundles.features.approval.printed import read_printed_plan
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,
     PlanPurpose,
 )
+from copyrator.bundles.features.approval.rights import read_needs
+from copyrator.bundles.gates.restrictions import image_repository, normal_repository
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
-from copyrator.bundles.jobs.client import JobClient, end_plans
-from copyrator.bundles.jobs.job import DeployOrder, build_plan_job, plan_order
+from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
+    check_reason,
     ending_of,
     exit_code,
-    pinned_image,
-    plan_reason,
     secrets_of,
 )
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.jobs.rights import list_missing, read_needs, read_refused, sentence
-from copyrator.bundles.jobs.sealed import InputsStore, SealStore
+from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
+from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
     describe_error,
@@ -58,7 +63,7 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.pod import Login
+from copyrator.bundles.pod import DEPLOY_CONTAINER, Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
@@ -75,6 +80,7 @@ TENANTS_PLAN_READS: Final = 8
 log = logging.getLogger(__name__)
 
 _DEADLINE: Final = "DeadlineExceeded"
+_PINNED: Final = re.compile(r"[^@\s]{1,255}@sha256:[0-9a-f]{64}")
 _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
 )
@@ -120,6 +126,30 @@ class PlanReadings:
     """The reads of the results of all plan Jobs of a Bundle."""
 
     by_job: dict[str, LogReading] = field(default_factory=dict)
+
+
+def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
+    """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
+
+    Runtimes name one repository in several ways. An ID without a repository, as CRI-O may report
+    it, is no digest that a registry knows; and another repository's digest may not be in this one.
+
+    Args:
+        pods: newest last.
+        image: as the spec names it; the result is of the same repository.
+    """
+    if _PINNED.fullmatch(image):
+        return image
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") != DEPLOY_CONTAINER:
+            continue
+        for name in ("imageID", "image"):
+            found = str(container.get(name) or "").removeprefix("docker-pullable://")
+            same = normal_repository(found) == normal_repository(image)
+            if same and _PINNED.fullmatch(found):
+                return f"{image_repository(image)}@{found.partition('@')[2]}"
+    return None
 
 
 class PlanReader:
@@ -199,7 +229,7 @@ class PlanReader:
         pods, account = await self._jobs.output.pods(job), made_of.account
         code = exit_code(pods)
         if code != 0:
-            reason = plan_reason(code) or BundleReason.PLAN_FAILED
+            reason = check_reason(code) or BundleReason.PLAN_FAILED
             log = await self._jobs.output.log_end(pods)
             whole = await self._cause(key, job, pods, log)
             cause = remove_template_text(whole, made_of.chart.literals)
@@ -222,7 +252,7 @@ class PlanReader:
         timeout = self._timing.plan_log_timeout
         try:
             async with asyncio.timeout(timeout):
-                plan = await self._jobs.output.printed_plan(pods[-1], nonce)
+                plan = await read_printed_plan(self._jobs.output, pods[-1], nonce)
         except TimeoutError:
             return self._late(job, f"there was no answer within {timeout:g} s")
         except ApiError as error:
@@ -265,6 +295,15 @@ EDITED: Final = PlanFault(
     BundleReason.PLAN_CHANGED,
 )
 """The Job of a plan isn't created, as what it would be made of has changed since."""
+
+
+async def end_plans(
+    jobs: JobClient, entry: BundleEntry, *, but: Collection[str | None] = ()
+) -> None:
+    """End a Bundle's Jobs that plan, except those named ``but``."""
+    for job in jobs.of(entry.key, entry.uid):
+        if job.kind.is_further and job.name not in but and not job.done:
+            await jobs.give_up(job)
 
 
 @dataclass(eq=False)

@@ -24,6 +24,8 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import DesiredDeploy
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.orders import planned_job_hash
+from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
     PlanFault,
@@ -34,7 +36,6 @@ from copyrator.bundles.features.approval.record import (
     record_plan,
     set_message,
 )
-from copyrator.bundles.jobs.job import planned_job_hash
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Step, record_part
 from copyrator.bundles.version.polling import PollStates
@@ -112,6 +113,7 @@ class PlanMachine(ABC):
         self.parts = parts
         self.context, self.jobs, self.queue = parts.context, parts.jobs, parts.queue
         self.seals, self.poll_states = parts.seals, parts.poll_states
+        self.stored = PlanStore(parts.context, parts.seals)
 
     def task(self, entry: BundleEntry, spec: BundleSpec) -> PlanTask:
         """A Bundle's plan of this purpose."""

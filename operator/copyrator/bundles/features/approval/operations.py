@@ -39,6 +39,7 @@ from typing import Any, Final
 from copyrator.api.plan_status import OperationCounts
 from copyrator.api.syntax import shown
 from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""
@@ -59,20 +60,6 @@ class OperationType(StrEnum):
     """A blind apply: its dry run was refused, so what it changes isn't known."""
 
 
-class Inexact(StrEnum):
-    """Why there is no hash of a plan that werf saved: the word in a block."""
-
-    WERF = "werf"
-    """It doesn't know --save-plan and --use-plan."""
-    ENCRYPTED = "encrypted"
-    TOOLS = "tools"
-    """The image lacks one that reads the file."""
-    DRAWN = "drawn"
-    """Two plans differed."""
-    UNSTABLE = "unstable"
-    """It kept differing in deploys; the operator's own word."""
-
-
 def describe_counts(counts: OperationCounts) -> str:
     """``3 create, 1 blind apply, 1 at uninstall``; empty without operations."""
     blind = {OperationType.APPLY: "blind apply"}
@@ -89,13 +76,8 @@ them, and names of RBAC objects may have most.
 """
 REVISION: Final = "[1-9][0-9]{0,9}"
 """A release's revision, as a pattern for both."""
-AS_ACCOUNT: Final = "as the deploying account: "
-AT_ROLLBACK: Final = "at rollback: "
-AT_UNINSTALL: Final = "at uninstall: "
-HOOK: Final = "hook "
-HAS: Final = "has "
 EXACT: Final = "exact "
-"""How lines about objects begin (``RenderedObjects``)."""
+"""How the line with the hash of a saved plan begins."""
 _OPERATION: Final = re.compile(rf"({'|'.join(OperationType)}) ({OBJECT})")
 _REVISION: Final = re.compile(f"revision ({REVISION})")
 _OBJECT: Final = re.compile(rf"({AS_ACCOUNT}|{HOOK}|{HAS})({OBJECT})")

@@ -22,15 +22,16 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
-from copyrator.bundles.jobs.rights import (
+from copyrator.bundles.features.approval.rights import (
     KindIn,
     PermissionFindings,
-    RequiredPermission,
     kinds_of,
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.jobs.rights import RequiredPermission
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Change, Step, record_part
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
@@ -111,7 +112,7 @@ class PermissionRecorder:
     def __init__(self, context: Context, client: KubeClient, seals: SealStore) -> None:
         self._context = context
         self._client = client
-        self._seals = seals
+        self._plans = PlanStore(context, seals)
         self._discovery = Discovery(client)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key: self._memory(key).end())
@@ -196,7 +197,7 @@ class PermissionRecorder:
         job, memory = plan.job or "", self._memory(entry.key)
 
         async def ask() -> ReviewRequest | None:
-            kept = await self._seals.plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
+            kept = await self._plans.find(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
                 self._memory(entry.key).reviewed = job
                 return None

@@ -221,7 +221,7 @@ class Previews(PlanMachine):
     async def record_result(self, task: PlanTask, plan: Plan) -> BundleStatus:
         """The status with what is shown."""
         missing = await self.jobs.missing_namespace(task.spec)
-        baseline = await self.seals.plans.find(task.entry, task.status.part(Baseline))
+        baseline = await self.stored.find(task.entry, task.status.part(Baseline))
         result = PlanResult(plan, missing, baseline=baseline)
         status = record_preview_result(task.status, result, self.context.clock())
         return set_message(status, PREVIEW, describe_left_out(task.spec))

@@ -83,7 +83,7 @@ class PlanQueue:
         self._running: dict[BundleKey, None] = {}
         """The Bundles whose status names Jobs of plans without an outcome."""
         self._purposes: list[PlanPurpose] = [DEPLOY, PREVIEW]
-        jobs.plan_changed = self._handle_job
+        jobs.further_changed = self._handle_job
         context.memories.on_drop(self._drop)
 
     def add(self, purpose: PlanPurpose) -> None:

@@ -35,7 +35,6 @@ from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.features.approval.operations import (
-    Inexact,
     Operation,
     Plan,
     all_planned,
@@ -46,10 +45,12 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     plan_id,
 )
+from copyrator.bundles.features.approval.rights import KindIn, missing_of
 from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.identity import hash_of, job_name
-from copyrator.bundles.jobs.rights import KindIn, RequiredPermission, missing_of
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.rights import RequiredPermission
+from copyrator.bundles.jobs.words import Inexact
+from copyrator.bundles.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.rhythm import retry_delay
 
 APPROVAL: Final = "approval"
@@ -673,6 +674,21 @@ def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) ->
 
 PREVIEW_KEPT: Final = 24 * 3600
 """Seconds that a preview, or the reason why there is none, and its Job are kept."""
+
+
+def keep_plan(job: str, status: BundleStatus, now: datetime) -> Kept | None:
+    """How long a plan's Job is kept after its end: its log has what people read.
+
+    It must not be deleted while its plan isn't read yet, or waits for a decision. None: no plan in
+    the status is of this Job.
+    """
+    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
+    if job == plan.job:
+        until = waits_until(status, now)
+        return Kept(None if plan.is_running or until is not None else LONG_TTL, until=until)
+    if job == preview.job:
+        return Kept(None if preview.is_running else PREVIEW_KEPT, PREVIEW_KEPT)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What the deployed version of a release has, where not all of its plans are known.
 
-An uninstall is held to a list of what approved plans had (plan/inventory.py). Of a release that was
+An uninstall is held to a list of what approved plans had (``inventory.py``). Of a release that was
 deployed without them, a plan's Job renders the deployed digest once more. The stored release isn't
 asked, as a chart may have drawn it.
 """

@@ -35,8 +35,7 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
-from copyrator.bundles.features.approval.operations import describe_counts
-from copyrator.bundles.jobs.rights import format_permission, missing_of
+from copyrator.bundles.jobs.rights import format_permission
 
 GATE: Final = "approval"
 """The gate's name; its module isn't imported, as lists need no more."""
@@ -93,6 +92,10 @@ def operation_counts(plan: PlanSummary) -> str:
     if not plan.operations:
         return "no operations"
     risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
+    from copyrator.bundles.features.approval.operations import (  # noqa: PLC0415 - not for lists
+        describe_counts,
+    )
+
     return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
 
 
@@ -195,6 +198,10 @@ def plan_facts(plan: PlanStatus) -> Iterator[Detail]:
 
 def permission_summary(status: BundleStatus) -> str:
     """``missing: create, patch deployments.apps in apps``; empty where nothing is known."""
+    from copyrator.bundles.features.approval.rights import (  # noqa: PLC0415 - not for lists
+        missing_of,
+    )
+
     plan, missing = status.part(PlanStatus), missing_of(status)
     unreviewed = f" ({count(plan.unreviewed, 'kind')} not reviewed)" if plan.unreviewed else ""
     if missing:

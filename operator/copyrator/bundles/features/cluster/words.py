@@ -55,7 +55,7 @@ def _step(view: View) -> DeployStep:
     ready = view.status.condition(ConditionType.READY)
     unusable = BundleReason.KUBE_CONFIG_INVALID, BundleReason.CLUSTER_UNREACHABLE
     text, reason = f"the release is in {view.cluster}", ready.reason
-    if view.is_repeating or _is_tried_again(view.status):
+    if _is_tried_again(view):
         reason = BundleReason.CLUSTER_UNREACHABLE
     if reason in unusable:
         return DeployStep("cluster", StepState.WAITING, text, reason=reason)
@@ -63,15 +63,12 @@ def _step(view: View) -> DeployStep:
     return DeployStep("cluster", StepState.PASSED if is_known else StepState.WAITING, text)
 
 
-def _is_tried_again(status: BundleStatus) -> bool:
-    """Whether a deploy is running after one that had no access to the cluster."""
-    last = next(iter(status.past), None)
-    return (
-        status.attempted.is_running
-        and bool(status.attempted.interruptions)
-        and last is not None
-        and last.reason == BundleReason.CLUSTER_UNREACHABLE
-    )
+def _is_tried_again(view: View) -> bool:
+    """Whether a deploy or a plan is running after one that had no access to the cluster."""
+    attempted, last = view.status.attempted, next(iter(view.status.past), None)
+    if attempted.is_running and attempted.interruptions:
+        return last is not None and last.reason == BundleReason.CLUSTER_UNREACHABLE
+    return view.is_repeating
 
 
 WORDS: Final = ClusterWords()

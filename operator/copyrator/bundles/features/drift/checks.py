@@ -24,6 +24,7 @@ from copyrator.bundles.features.approval.machine import (
     target_of,
 )
 from copyrator.bundles.features.approval.operations import Plan, covers
+from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanResult,
@@ -48,7 +49,6 @@ from copyrator.bundles.features.drift.record import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.jobs.job import is_made_of
 from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.kube.errors import Forbidden
@@ -92,9 +92,8 @@ class DriftChecks(PlanMachine):
             return self._step(task, status, due)
 
         async def tidy(written: BundleEntry) -> Step:
-            # Its Secrets; of one without a result, and of the drift that was found before.
-            left = {before.part(Baseline).job, before.part(DriftStatus).found_job, check.job}
-            left -= {status.part(Baseline).job, status.part(DriftStatus).found_job, None}
+            needed = self.jobs.features.needed_jobs
+            left = {*needed(task.entry, before)} - {*needed(task.entry, status)}
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
             if left or not memory.is_tidied:
                 await self.jobs.discard(written)
@@ -214,7 +213,7 @@ class DriftChecks(PlanMachine):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
             return status
-        baseline = await self.seals.plans.find(entry, status.part(Baseline))
+        baseline = await self.stored.find(entry, status.part(Baseline))
         if baseline is None:
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
@@ -228,7 +227,7 @@ class DriftChecks(PlanMachine):
         baseline = None
         if has_baseline(status):
             try:
-                baseline = await self.seals.plans.read(entry, status.part(Baseline))
+                baseline = await self.stored.read(entry, status.part(Baseline))
             except Forbidden as error:
                 status = record_check_result(status, result, now, bound=bound)
                 text = f"the Secret with the baseline can't be read: {error.message}"
@@ -251,7 +250,7 @@ class DriftChecks(PlanMachine):
     async def _store(self, task: PlanTask, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
         job = task.record.job or ""
-        return replace(result, seal=await self.seals.plans.store(task.entry, job, result.plan.text))
+        return replace(result, seal=await self.stored.store(task.entry, job, result.plan.text))
 
     async def _follows_from_plan(
         self, entry: BundleEntry, status: BundleStatus, baseline: Plan
@@ -264,7 +263,7 @@ class DriftChecks(PlanMachine):
         plan = status.part(PlanStatus)
         if plan.job is None or plan.job != status.deployed.plan_job:
             return False
-        made = await self.seals.plans.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
+        made = await self.stored.find(entry, ApprovedPlan(job=plan.job, seal=plan.seal))
         if made is None:
             return False
         return made.render == baseline.render or covers(made.operations, baseline.operations)

@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from copyrator.api.approval import ApprovalSpec
+from copyrator.api import structs
+from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType, FurtherCondition
-from copyrator.api.drift import DriftMode, DriftSpec, DriftStatus
+from copyrator.api.drift import DriftCheck, DriftMode, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import Baseline
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Correction, Proposal
-from copyrator.bundles.engine.feature import Feature, P, Parts
+from copyrator.bundles.engine.feature import Conclusion, Feature, P, Parts
+from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.machine import target_of
 from copyrator.bundles.features.approval.record import is_free_for
@@ -31,14 +33,22 @@ from copyrator.bundles.features.drift.record import (
     break_off_check,
     drifted_condition,
     drifted_objects,
+    find_plan,
     has_or_have,
     is_correction_due,
+    keep_check,
     needs_approval,
+    record_corrected,
     record_correction,
     record_mode,
     set_hindrance,
 )
-from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.gates.gate import Findings, Occasion
+from copyrator.bundles.inputs.reader import MissingReferenceError
+from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import Change, Step
 from copyrator.kube.events import WARNING
 
@@ -59,6 +69,7 @@ class DriftFeature(Feature):
         self._queue.add(CHECK)
         self._checks = DriftChecks(approval.parts)
         approval.plans.judges.append(self._checks.judge_plan)
+        self._deploys, self._seals = approval.deploys, parts.of(SealStore)
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
@@ -161,6 +172,81 @@ class DriftFeature(Feature):
         running = check.job if check.is_running else None
         return running, status.part(Baseline).job, status.part(DriftStatus).found_job
 
+    # --- the Job of a deploy, or of a correction --------------------------------------------------
+
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status of a new correction with whether its Job is held to what was found."""
+        if not status.attempted.correction:
+            return status
+        plan = _plan_of(status)
+        is_enforced = bool(plan.enforced) if isinstance(plan, PlanStatus) else None
+        return await self._deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a correction's Job, held to what was found; another's has copies of values.
+
+        The baseline of a deploy is made of the same.
+        """
+        attempted = entry.status.attempted
+        if job != attempted.job:
+            return order
+        if attempted.correction and (plan := _plan_of(entry.status)) is not None:
+            return await self._deploys.hold(entry, spec, order, plan)
+        if attempted.plan_job is not None or not spec.uses(DriftSpec):
+            return order
+        found, sealed = await self._seals.write_values(entry, spec, job, compares_renders=False)
+        if found != attempted.values_hash:
+            text = "the values were edited after the deploy was recorded"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        return replace(order, sealed=sealed)
+
+    async def conclude(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        job: JobRecord,  # noqa: ARG002
+        pods: list[dict[str, Any]],  # noqa: ARG002
+        ending: Ending,
+    ) -> Conclusion:
+        """How a correction has ended, by what only its script tells."""
+        return Conclusion(planned_ending(ending))
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """The ending of a correction that the API server held to its list."""
+        if not entry.status.attempted.correction:
+            return None
+        return await self._deploys.blame(entry, spec, ending, error, _plan_of(entry.status))
+
+    def finish(
+        self,
+        entry: BundleEntry,
+        status: BundleStatus,
+        ending: Ending,  # noqa: ARG002
+        found: Findings,  # noqa: ARG002
+    ) -> BundleStatus:
+        """The status where a correction has ended: the deployed plan is the former one."""
+        if not status.attempted.correction or status.attempted.outcome != Outcome.SUCCEEDED:
+            return status
+        there = entry.status.deployed
+        deployed = structs.replace(
+            status.deployed, plan_job=there.plan_job, plan_seal=there.plan_seal
+        )
+        return record_corrected(structs.replace(status, deployed=deployed))
+
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:
+        """Whether the Job had copies of values, which the baseline is made of, too."""
+        return spec.uses(DriftSpec) or attempted.plan_job is not None
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
+        """How long a check's Job is kept."""
+        return keep_check(job.name, entry.status)
+
     # --- a write of the status --------------------------------------------------------------------
 
     def conditions(
@@ -188,6 +274,11 @@ class DriftFeature(Feature):
         if outcome == Outcome.SUCCEEDED:
             text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
             self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
+
+
+def _plan_of(status: BundleStatus) -> PlanStatus | DriftCheck | None:
+    """The plan that the recorded correction deploys."""
+    return find_plan(status, status.attempted.plan_job)
 
 
 FEATURE = DriftFeature

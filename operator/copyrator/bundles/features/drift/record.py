@@ -49,7 +49,7 @@ from copyrator.bundles.features.approval.record import (
     made_of,
     with_record,
 )
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.pod import JobKind, Kept
 from copyrator.bundles.rhythm import check_rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
@@ -450,6 +450,17 @@ def is_judged_by(status: BundleStatus, attempt: int | None) -> bool:
         and content_of(plan) == content_of(status.deployed)
         and attempt == status.attempted.attempt
     )
+
+
+def keep_check(job: str, status: BundleStatus) -> Kept | None:
+    """How long a check's Job is kept after its end.
+
+    It must not be deleted while it isn't read yet; or it found drift, until the next one is read.
+    None: of a Job that neither is.
+    """
+    drift = status.part(DriftStatus)
+    is_awaited = job == drift.check.job and drift.check.is_running
+    return Kept(None) if is_awaited or job == drift.found_job else None
 
 
 MOST_CORRECTIONS: Final = 2

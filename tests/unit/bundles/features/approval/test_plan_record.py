@@ -37,10 +37,11 @@ from copyrator.api.records import Packed
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.gates import record_decision
-from copyrator.bundles.features.approval.operations import Inexact, Operation, OperationType, Plan
+from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
 from copyrator.bundles.features.drift.record import CHECK
 from copyrator.bundles.features.rollback.fields import PinStatus
+from copyrator.bundles.jobs.words import Inexact
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

@@ -15,7 +15,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.operations import Inexact, Plan
+from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.record import (
     PREVIEW,
     PlanFault,
@@ -24,6 +24,7 @@ from copyrator.bundles.features.approval.record import (
     PreviewRequest,
     requested_plan,
 )
+from copyrator.bundles.jobs.words import Inexact
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))

@@ -20,6 +20,9 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import Operation, OperationType
 from copyrator.bundles.jobs.rights import LOCK
 
+GUARDED_NAME_LENGTH: Final = 57
+"""Of a guarded Job: the names of its pods begin with at most 58 characters of it, and a dash."""
+
 LIST_BYTES: Final = 1_040_000
 """Bytes of a list: a ConfigMap may have at most 1 MiB of data."""
 

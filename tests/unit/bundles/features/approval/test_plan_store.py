@@ -1,4 +1,4 @@
-"""What is read back of a sealed plan, and that salts and nonces come from the operator's key."""
+"""What is read back of a plan that was stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from tests.replacing import replace
 from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import Baseline
+from copyrator.bundles.features.approval.plan_store import PlanStore
+from copyrator.bundles.features.approval.secrets import (
+    OPERATIONS,
+    approved_operations,
+    operations_secret,
+)
 from copyrator.bundles.jobs import seal
+from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import AlreadyExists, NotFound
@@ -43,28 +50,29 @@ class Client:
         return self.secrets[name]
 
 
-def seals(client: Client | None = None, key: bytes = KEY) -> SealStore:
-    memories = Memories()  # as after a restart
+def plans(client: Client) -> PlanStore:
     context: Any = SimpleNamespace(
-        hasher=lambda: hashlib.blake2b(key=key), client=client, memories=memories
+        hasher=lambda: hashlib.blake2b(key=KEY),
+        client=client,
+        memories=Memories(),  # as after a restart
     )
     references: Any = None
-    return SealStore(context, references)
+    return PlanStore(context, SealStore(context, references))
 
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
     client = Client()
-    sealed = asyncio.run(seals(client).plans.store(ENTRY, "job-1", text))
+    sealed = asyncio.run(plans(client).store(ENTRY, "job-1", text))
     return client, ApprovedPlan(job="job-1", seal=sealed)
 
 
 def read(client: Client, kept: ApprovedPlan | Baseline) -> str | None:
-    found = asyncio.run(seals(client).plans.read(ENTRY, kept))
+    found = asyncio.run(plans(client).read(ENTRY, kept))
     return found.text if found else None
 
 
 def change(client: Client, key: str, text: str | None) -> None:
-    data = client.secrets[seal.operations_secret("job-1")]["data"]
+    data = client.secrets[operations_secret("job-1")]["data"]
     if text is None:
         del data[key]
     else:
@@ -80,14 +88,14 @@ def test_what_was_stored_is_read_back_after_a_restart() -> None:
 @pytest.mark.parametrize("text", [OTHER, TEXT + "create ::Secret:b\n", "", None, "no plan"])
 def test_operations_that_were_changed_are_none(text: str | None) -> None:
     client, kept = stored()
-    change(client, seal.OPERATIONS, text)
+    change(client, OPERATIONS, text)
     assert read(client, kept) is None
 
 
 def test_a_salt_in_the_secret_means_nothing() -> None:
     client, kept = stored()
     salt = "f" * 32
-    change(client, seal.OPERATIONS, OTHER)
+    change(client, OPERATIONS, OTHER)
     change(client, seal.SALT, salt)
     forged = replace(kept, seal=seal.seal_of(salt, OTHER.encode()))
     assert read(client, forged) is None
@@ -99,19 +107,16 @@ def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
     assert read(client, replace(kept, seal=None)) is None
     assert read(client, replace(kept, job=None)) is None
     assert read(client, replace(kept, job="job-2")) is None
-    client.secrets[seal.operations_secret("job-2")] = client.secrets[
-        seal.operations_secret("job-1")
-    ]
+    client.secrets[operations_secret("job-2")] = client.secrets[operations_secret("job-1")]
     assert read(client, replace(kept, job="job-2")) is None
 
 
-def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
-    def derived(key: bytes = KEY, uid: str = "uid-1", job: str = "j", purpose: str = "salt") -> str:
-        entry: Any = SimpleNamespace(key=ENTRY.key, uid=uid)
-        return seals(key=key).derive(entry, job, purpose)
-
-    one = derived()
-    assert derived() == one
-    assert len(bytes.fromhex(one)) == 16
-    others = derived(b"other"), derived(uid="u"), derived(job="k"), derived(purpose="nonce")
-    assert len({one, *others}) == 5
+def test_the_operations_are_checked_in_a_copy_of_their_own() -> None:
+    """They are mounted from the Secret of the plan's Job, with its salt."""
+    assert operations_secret("shop-plan-1") == "shop-plan-1-operations"
+    assert approved_operations("0" * 64) == SealedFile(
+        path="/run/copyrator/approved/operations",
+        salt="/run/copyrator/approved/salt",
+        copy="/tmp/approved",
+        sha256="0" * 64,
+    )

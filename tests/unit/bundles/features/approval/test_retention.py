@@ -13,7 +13,8 @@ from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.jobs.client import plan_ttl
+from copyrator.bundles.features.drift.record import keep_check
+from copyrator.bundles.pod import Kept
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600
@@ -50,7 +51,8 @@ def checked(**fields: str) -> BundleStatus:
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
     status: BundleStatus, seconds: int | None
 ) -> None:
-    assert plan_ttl(JOB, status, 120, NOW) == seconds
+    kept = plan_record.keep_plan(JOB, status, NOW) or keep_check(JOB, status) or Kept(120)
+    assert kept.seconds == seconds
 
 
 def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:

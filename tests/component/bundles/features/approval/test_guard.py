@@ -29,8 +29,8 @@ from tests.component.kube.fake_api import error
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.deploy.attempt import AttemptMemory
 from copyrator.bundles.features.approval.operations import BEGIN
-from copyrator.bundles.jobs.script import PlanExit
-from copyrator.bundles.jobs.sealed import StoredPlans
+from copyrator.bundles.features.approval.plan_store import StoredPlans
+from copyrator.bundles.features.approval.script import PlanExit
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"

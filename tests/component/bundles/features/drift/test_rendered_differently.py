@@ -24,9 +24,9 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import CORRECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf, container, hash_of
+from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
-from tests.component.bundles.test_drift_corrections import check_now, history
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 

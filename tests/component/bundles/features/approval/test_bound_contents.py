@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, Pod, graph, node
 
 from copyrator.bundles.features.approval.operations import Plan, read_block
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.script import PlanExit
 
 few = settings(
     max_examples=settings().max_examples // 10,

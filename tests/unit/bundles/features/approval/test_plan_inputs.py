@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.bundles.jobs.seal import (
+from copyrator.bundles.features.approval.inputs import (
     PLAN_INPUT_FILE_KEYS,
     FileHash,
     Inputs,
@@ -17,9 +17,9 @@ from copyrator.bundles.jobs.seal import (
     find_changes,
     key_hashes,
     key_hashes_of,
-    keyed_hash,
     read_inputs,
 )
+from copyrator.bundles.features.approval.secrets import keyed_hash
 
 KEY = b"0" * 32
 

@@ -8,8 +8,9 @@ import pytest
 from tests.plan_jobs import DENIED, GUARD, OBJECTS, Ended, Pod, graph, node
 
 from copyrator.bundles.features.approval.operations import Plan, read_operation
+from copyrator.bundles.features.approval.script import PlanExit, require_guard
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
-from copyrator.bundles.jobs.script import PlanExit, uninstall_command
+from copyrator.bundles.jobs.script import uninstall_command
 from copyrator.bundles.jobs.werf_error import describe_error, find_error
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
@@ -140,7 +141,7 @@ def test_an_uninstall_begins_only_under_its_guard(pod: Pod, version: str) -> Non
     def uninstall() -> tuple[int, str]:
         for name in ("probes", "applied"):
             (pod.fake / name).unlink(missing_ok=True)
-        shell, flag, script = uninstall_command(UNINSTALL_SCRIPT, None, GUARD)
+        shell, flag, script = uninstall_command(UNINSTALL_SCRIPT, before=require_guard(GUARD))
         command = pod.command((shell, flag, SLEEP + script))
         process = subprocess.run(
             command, env=pod.environment(), capture_output=True, text=True, check=False

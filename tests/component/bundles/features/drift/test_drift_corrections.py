@@ -30,10 +30,10 @@ from tests.component.bundles.drifting import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.features.drift.test_drift import told
 from tests.component.bundles.features.windows.office_hours import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
-from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry

@@ -11,12 +11,12 @@ from tests.component.bundles.approvals import ALWAYS, annotate, approve, deploye
 from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.approval.test_guard import lists
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.telling import Told
-from tests.component.bundles.test_guard import lists
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.jobs.script import PlanExit
+from copyrator.bundles.features.approval.script import PlanExit
 
 RETRY = 0.5
 VALUES = [{"kind": "ConfigMap", "name": "values"}]
@@ -88,6 +88,21 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
     script = uninstall["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert "require_guard\n" in script
     assert secrets(cluster) == []
+
+
+async def test_nothing_of_plans_is_read_for_a_bundle_that_never_had_one(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    await start()
+    bundle()
+    await deployed(cluster)
+
+    delete(cluster)
+
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 1
+    assert not [seen.path for seen in cluster.seen if "-release-objects-" in seen.path]
+    assert lists(cluster) == {}
 
 
 async def test_its_copies_of_values_have_no_owner_and_go_with_the_bundle(

@@ -29,18 +29,19 @@ from copyrator.bundles.features.approval.operations import (
     END,
     PLAN_BYTES,
     PLAN_OPERATIONS,
-    Inexact,
     Operation,
     OperationType,
     Plan,
     block_lines,
     read_block,
 )
+from copyrator.bundles.features.approval.script import PlanExit, plan_command
 from copyrator.bundles.gates.restrictions import passes
-from copyrator.bundles.jobs.script import SECRET_KEY, PlanExit, SealedFile, plan_command
+from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error, find_plan_error
+from copyrator.bundles.jobs.words import Inexact
 
-FACTS = Path(__file__).parents[3] / "docs" / "facts"
+FACTS = Path(__file__).parents[5] / "docs" / "facts"
 
 few = settings(
     max_examples=settings().max_examples // 10,

@@ -19,9 +19,9 @@ from copyrator.bundles.features.approval.operations import (
     read_block,
     read_operation,
 )
+from copyrator.bundles.features.approval.script import PlanExit, StoredComparison
 from copyrator.bundles.features.approval.stored import STORED, read_stored
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.jobs.script import PlanExit, StoredComparison
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 DEPLOYED = '{"version": 3, "revision": 2, "status": "deployed"}'

@@ -1,0 +1,53 @@
+"""How a deploy that was planned has ended. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.features.approval.guard.refusal import Blame, DeniedWrite
+from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.jobs.werf_error import finds_other_revision
+
+
+def planned_ending(ending: Ending) -> Ending:
+    """The outcome by what only a planned deploy ends with, of one without its checks' reason."""
+    if ending.reason is BundleReason.CLUSTER_UNREACHABLE:
+        return ending
+    if ending.is_raw and finds_other_revision(ending.message):
+        reason = BundleReason.PLAN_CHANGED
+    elif ending.exit_code == PlanExit.NOT_GUARDED:
+        reason = BundleReason.GUARD_NOT_ACTIVE
+    elif ending.exit_code == PlanExit.DIFFERENT:
+        return different_ending(ending)
+    else:
+        return ending
+    return replace(ending, outcome=Outcome.INTERRUPTED, reason=reason)
+
+
+def different_ending(ending: Ending) -> Ending:
+    """The ending of a deploy that stored something else than what was approved."""
+    revision = f" as revision {ending.revision}" if ending.revision else ""
+    text = f"what was stored for the release{revision} isn't what was approved"
+    reason = BundleReason.DEPLOYED_DIFFERENTLY
+    return replace(ending, outcome=Outcome.FAILED, reason=reason, message=text, is_raw=False)
+
+
+def refused_ending(ending: Ending, refusal: DeniedWrite, fault: Blame) -> Ending:
+    """The ending of a guarded deploy of which the API server refused a write."""
+    text = f"the API server refused the {refusal}"
+    if fault is Blame.DIGEST:
+        outcome, reason = Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL
+        text += ", which wasn't approved; what was applied before that was approved"
+    else:
+        outcome, reason = Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED
+        if fault is Blame.CHANGED:
+            text += ": somebody has changed the object since it was planned. It is planned anew"
+        else:
+            text += (
+                ", a write of werf's own that should have been allowed: this is a fault of the "
+                "operator; report it. It is planned anew"
+            )
+    return replace(ending, outcome=outcome, reason=reason, message=text, is_raw=False)
