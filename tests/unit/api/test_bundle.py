@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import (
     BundleDeletionPolicy,
     BundleSpec,
@@ -17,11 +16,12 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesSource,
 )
-from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.policy import ApprovalPolicy
+from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
 from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON

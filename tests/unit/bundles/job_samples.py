@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import yaml
-from copyrator.api.cluster import ClusterSpec
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.seal import (
     SealedValues,

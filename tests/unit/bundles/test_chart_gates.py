@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.catalog import VENDORED, all_gates
 from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.gates import PLAIN
 from copyrator.bundles.gates.gate import (
     PASSED,

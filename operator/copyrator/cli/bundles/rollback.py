@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -31,6 +30,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import said
 from copyrator.api.times import time_since
 from copyrator.bundles.engine.words import MESSAGE
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.rollback.fields import (
     BUNDLE_SKIPPED_DIGESTS,
     PinStatus,

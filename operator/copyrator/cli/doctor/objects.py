@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
@@ -24,6 +23,7 @@ from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.fields import BundleDefaults, parse_bundle

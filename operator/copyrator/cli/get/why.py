@@ -123,7 +123,7 @@ async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, A
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
-    from copyrator.api.approval import PlanStatus
+    from copyrator.bundles.features.approval.fields import PlanStatus
 
     if view.status.part(PlanStatus).missing_permissions is not None:
         return f"the service account {account} lacks nothing that the plan was reviewed for"

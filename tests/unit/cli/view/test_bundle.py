@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.text import detail_lines, printable
 from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.words import load_words
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     describe_plan,

@@ -1,11 +1,234 @@
-"""Its parts of a Bundle."""
+"""``spec.approval``: which plans wait for a person before they are deployed.
+
+``status.plan``: the plan of the next deploy, and its decision. ``status.asApproved``: whether its
+deploy stored what was approved.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final, Self
 
-from copyrator.api.approval import ApprovalSpec, AsApprovedStatus, PlanStatus
-from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PreviewPlan
+from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import MissingPermission
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.reasons import Severity
+from copyrator.api.reasons.bundles import StoredReason
+from copyrator.api.records import Record, Time
+from copyrator.api.schema import DERIVED, Takes, duration
+from copyrator.bundles.features.approval.plans import (
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanSummary,
+    PreviewPlan,
+)
+
+DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
+
+
+class ApprovalMode(StrEnum):
+    """Which plans a person has to approve before they are deployed; in rising order."""
+
+    NEVER = "Never"
+    ON_RISK = "OnRisk"
+    """Plans with risky operations: see docs/approval.md."""
+    ALWAYS = "Always"
+
+
+class ApprovalSpec(Part):
+    """Whether deploys are planned first, and which plans wait for a person."""
+
+    FIELD: ClassVar[str] = "approval"
+    """Whether a deploy is planned first, with its operations in status.plan, and which plans wait
+    until a person approves them (copyrator approve bundle)."""
+    RESTRICTS: ClassVar[bool] = True
+
+    # Without it the API server may have dropped a misspelled one.
+    mode: Annotated[
+        ApprovalMode, Takes({}, required=f"is required: one of {', '.join(ApprovalMode)}")
+    ]
+    """Never, OnRisk (only plans with risky operations wait, such as deletions) or Always. The
+    operator's settings may ask for more."""
+    expires: Annotated[float, duration("expires", 60.0)] = DEFAULT_APPROVAL_EXPIRES
+    """How long a plan waits for a decision before it is made anew, such as 24h (the default); at
+    least 1m."""
+    must_be_bound: Annotated[bool, DERIVED] = False
+    """Whether the operator's settings refuse plans that aren't bound."""
+    is_required: Annotated[bool, DERIVED] = False
+    """Whether the operator's settings require a mode other than Never."""
+
+    @classmethod
+    def absent(cls) -> Self:
+        """Nothing is planned."""
+        return cls(ApprovalMode.NEVER)
+
+    @property
+    def binds_passwords(self) -> bool:
+        """Likewise: its author may not send it elsewhere."""
+        return self.is_required
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is planned, unless a user requests it."""
+        return self.mode is ApprovalMode.NEVER
+
+
+MAX_REJECTED_CONTENTS: Final = 10
+"""Inputs of rejected plans that a status keeps."""
+MAX_CHANGED: Final = 20
+"""Changed values and variables that a status lists."""
+
+
+class PlanDecision(StrEnum):
+    """A person's decision about a plan."""
+
+    APPROVED = "Approved"
+    REJECTED = "Rejected"
+
+
+class ApprovedPlan(Record, frozen=True):
+    """The plan that was approved last; a retry of its deploy is compared with it."""
+
+    id: str | None = None
+    """ID of the plan."""
+    by: str | None = None
+    """Who approved it."""
+    at: Time | None = None
+    """When the approval was seen."""
+    job: str | None = None
+    """Name of the Job that made it."""
+    seal: str | None = None
+    """Hash of the Secret with its operations."""
+    bound: bool | None = None
+    """True if it was bound, so that the approval carries over to bound plans only."""
+    exact: bool | None = None
+    """True if it was exact, so that the approval carries over to exact or bound plans only."""
+    enforced: bool | None = None
+    """True if it was enforced; likewise."""
+    image: str | None = None
+    """werf's image by digest, as its pod ran it."""
+
+
+class RejectedPlan(Record, frozen=True):
+    """The plan that was rejected last."""
+
+    id: str | None = None
+    """Its ID, which is never given again."""
+    contents: tuple[str, ...] = ()
+    """Hashes of what rejected plans were made of, the last 10. Until one of the same is approved, a
+    plan of the same waits for a decision, also with OnRisk."""
+
+
+class PlanStatus(PlanSummary, frozen=True):
+    """The plan of the next deploy: it is what is approved, and what the deploy is compared with."""
+
+    FIELD: ClassVar[str] = "plan"
+    """The plan of the next deploy, where spec.approval or the operator's settings ask for one, or a
+    user (copyrator plan bundle)."""
+
+    failures: int | None = None
+    """How many plans of this deploy failed in a row."""
+    interruptions: int | None = None
+    """How many plans of this deploy in a row found no access to the cluster of spec.kubeConfig;
+    they don't count as failures."""
+    next_retry_at: Time | None = None
+    """When a failed plan is made again."""
+    spec_hash: str | None = None
+    """Hash of the spec's fields that affect the release."""
+    job_hash: str | None = None
+    """Hash of everything else that the deploy's Job gets."""
+    attempt: int | None = None
+    """Number of the newest attempt when it began."""
+    id: str | None = None
+    """What an approval names. Equal for equal operations with equal content, until they were
+    deployed."""
+    changed: tuple[str, ...] = ()
+    """Values files, top-level keys of ConfigMaps' values, and variables that changed since the
+    deployed plan, the first 20; never their values."""
+    change_unknown: str | None = None
+    """Why it isn't known what changed since the deployed plan."""
+    rejections: int | None = None
+    """How many plans of this Bundle were rejected."""
+    rejected: RejectedPlan = RejectedPlan()
+    """The plan that was rejected last."""
+    approval_cleared: bool | None = None
+    """After a rejection, the annotation approved-plan was seen absent or different, so that a new
+    approval counts."""
+    missing: tuple[MissingPermission, ...] = ()
+    """What the service account of the Job may not do of what the deploy needs, the first 20
+    resources."""
+    missing_permissions: int | None = None
+    """How many verbs are missing, listed or not; absent if it isn't known."""
+    unreviewed: int | None = None
+    """Kinds, counted in each namespace, whose permissions weren't reviewed, such as those that the
+    same plan defines."""
+    enforced: bool | None = None
+    """True if the API server refuses whatever isn't approved. Else unenforced has the reason."""
+    unenforced: str | None = None
+    """Why it isn't enforced."""
+    rollback_withheld: str | None = None
+    """Why its deploy isn't rolled back by werf (spec.autoRollback)."""
+    seal: str | None = None
+    """Hash of the Secret with the operations."""
+    newer: str | None = None
+    """A newer version that waits for the decision about this one."""
+    pinned: bool | None = None
+    """True for the plan of a rollback."""
+    decision: str | None = None
+    """Approved or Rejected."""
+    by: str | None = None
+    """Who decided."""
+    at: Time | None = None
+    """When the decision was seen."""
+    approved: ApprovedPlan = ApprovedPlan()
+    """The plan that was approved last, for the retries of its deploy."""
+
+    def remove_plan(self) -> PlanStatus:
+        """Only what is counted over the Bundle's life, so that no Job's name and no ID returns."""
+        return PlanStatus(number=self.number, rejections=self.rejections, rejected=self.rejected)
+
+
+class AsApprovedStatus(Record, frozen=True):
+    """What was found about a deploy; empty where none was planned and approved."""
+
+    FIELD: ClassVar[str] = "asApproved"
+    """Whether the last deploy that was planned and approved stored what was approved."""
+
+    reason: str | None = None
+    """Reason of the condition AsApproved."""
+    version: str | None = None
+    """Tag that was deployed."""
+    revision: int | None = None
+    """The release's revision that was stored."""
+    at: Time | None = None
+    """When the deploy had ended."""
+
+    @property
+    def is_different(self) -> bool:
+        """Whether something else was deployed than what was approved."""
+        return self.reason == StoredReason.DEPLOYED_DIFFERENTLY
+
+
+NOT_JUDGED: Final = AsApprovedStatus()
+"""Shared by all Bundles without such a deploy."""
+
+_STATUSES: Final = {
+    Severity.SUCCESS: ConditionStatus.TRUE,
+    Severity.INFO: ConditionStatus.UNKNOWN,
+    Severity.FAILURE: ConditionStatus.FALSE,
+}
+
+
+def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
+    """The condition AsApproved; None where no deploy was judged."""
+    reason = StoredReason.read(found.reason or "")
+    if not isinstance(reason, StoredReason):
+        return None
+    revision = f" (revision {found.revision})" if found.revision else ""
+    text = f"{found.version}{revision}: {reason.meaning}"
+    return FurtherCondition(_STATUSES[reason.severity], reason, text)
+
 
 SPEC: Final = (ApprovalSpec,)
 STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus, PreviewPlan)

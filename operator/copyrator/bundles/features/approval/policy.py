@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.globs import NO_GLOBS, Globs
 from copyrator.api.structs import replace
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 
 if TYPE_CHECKING:
     from copyrator.settings.config import Settings
