@@ -87,30 +87,6 @@ class BundleReason(Reason):
     CHART_NOT_PLAIN = ("ChartNotPlain", APPROVAL, FAILURE, "the chart may be read in several ways, so no approval says what is deployed", "change the line of the chart that the message names, and publish it again ([plain charts](bundles.md#plain-charts))")
     NOT_KNOWN_HARMLESS = ("NotKnownHarmless", APPROVAL, INFO, "a gated Bundle has settings that its Jobs don't get (condition `SettingsWithheld`)", "use what the message names in place of the settings that a [gated Bundle's Jobs](approval.md#what-a-gated-bundles-jobs-get) don't get")
 
-class DriftReason(Reason):
-    """Reasons of a Bundle's condition Drifted, beside those of its Ready condition."""
-
-    IN_SYNC = ("InSync", DRIFT, SUCCESS, "nothing has drifted", NOTHING)
-    DRIFTED = ("Drifted", DRIFT, WARNING, "the objects in the message aren't as they were deployed", "`copyrator reconcile bundle -n NAMESPACE NAME --force` restores what was deployed; with `spec.drift.mode: Correct` the operator does")
-    RENDERED_DIFFERENTLY = ("RenderedDifferently", DRIFT, WARNING, "objects have drifted, and the chart may render differently now than when it was deployed, so that the correction waits for approval", "read the plan of the correction and approve it; a chart that renders differently each time isn't corrected by itself ([drift](drift.md))")
-    DRIFT_RECURRING = ("DriftRecurring", DRIFT, WARNING, "the same objects drifted again after two corrections, so no more are made", "find out what changes them ([corrections](drift.md#corrections)), or name them in `spec.drift.ignore`")
-    UNCHECKED = ("Unchecked", DRIFT, INFO, "what is deployed hasn't been compared yet", "wait")
-    NOT_AS_DEPLOYED = ("NotAsDeployed", DRIFT, INFO, "the spec or the values aren't the deployed ones, or the last deploy failed", "see `Ready`: it is compared after the next deploy that succeeds")
-    BLIND_APPLY = ("BlindApply", DRIFT, INFO, "dry runs are refused, mostly because a permission of the Job's service account was taken away", "the log of the check's Job says why; check the permissions of its service account")
-    BASELINE_UNREADABLE = ("BaselineUnreadable", DRIFT, INFO, "the operator may not read the Secret with the baseline", "allow it: `bundles.allowedSecrets` of the chart")
-
-
-class StoredReason(Reason):
-    """Reasons of a Bundle's condition AsApproved."""
-
-    AS_APPROVED = ("AsApproved", APPROVAL, SUCCESS, "what was stored is what was approved", NOTHING)
-    EXACT = ("Exact", APPROVAL, SUCCESS, "the plan that was approved is the one that werf applied", "nothing; as the plan was [exact](approval.md#exact-plans), nothing had to be compared")
-    DEPLOYED_DIFFERENTLY = ("DeployedDifferently", APPROVAL, FAILURE, "what was stored isn't what was approved", "contents differ, or there is an object or a hook more or less: see what was stored, find out what the chart draws or looks up, and push another version")
-    RENDERS_DIFFER = ("RendersDiffer", APPROVAL, INFO, "the chart rendered differently each time it was planned, so what was stored can't be compared", "make the chart render the same each time ([bound plans](approval.md#bound-plans))")
-    NOTHING_STORED = ("NothingStored", APPROVAL, INFO, "werf found nothing to change and stored nothing, and the revision before isn't equal to what was approved", "nothing; it is so with annotations that werf passes over")
-    NOT_SUPPORTED = ("NotSupported", APPROVAL, INFO, "this version of werf can't be asked what it has stored, and the plan wasn't exact", "nothing: werf 3 can't be asked; see what makes a plan [exact](approval.md#exact-plans)")
-    UNREADABLE = ("Unreadable", APPROVAL, INFO, "what was stored, or the log of the Job, couldn't be read", "nothing; it is so, too, where the container was killed")
-
 
 class Rejection(Reason):
     """Why a tag was rejected: reasons of ``status.available.rejected``, beside those of gates."""

@@ -14,7 +14,7 @@ from typing import Any
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.reasons.bundles import BundleReason, StoredReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -45,6 +45,7 @@ from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_
 from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored

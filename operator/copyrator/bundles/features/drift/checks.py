@@ -9,7 +9,6 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
-from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import DesiredDeploy
@@ -31,6 +30,7 @@ from copyrator.bundles.features.approval.record import (
     without_unstable_file,
 )
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
     DriftFindings,

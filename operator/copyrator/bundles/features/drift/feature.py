@@ -15,7 +15,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import Conclusion, Feature, P, Parts
@@ -27,6 +27,7 @@ from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
     Hindrance,

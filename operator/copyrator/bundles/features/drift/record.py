@@ -21,7 +21,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Reason
-from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
@@ -49,6 +49,7 @@ from copyrator.bundles.features.drift.fields import (
     DriftStatus,
     DriftVerdict,
 )
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.pod import JobKind, Kept
 from copyrator.bundles.rhythm import check_rhythm
 
