@@ -33,7 +33,7 @@ COMMANDS = {
     "get copies -A": 56,
     f"why {HOME}/source": 125,
     f"why rule {HOME}/rule": 56,
-    f"why bundle {HOME}/app": 136,
+    f"why bundle {HOME}/app": 137,
     f"describe rule {HOME}/rule": 60,
 }
 """Modules of ours that they import, at most."""
