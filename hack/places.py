@@ -33,20 +33,9 @@ SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
     *("controller", "features", "reconciler", "status", "deploy", "version"),
-    *("patches", "engine", "jobs", "trust", "inputs", "effective", "context", "schedule"),
-    *("step", "catalog", "ready_conditions", "deciding", "gates", "bundle", "requests"),
-    *(
-        "account",
-        "chart",
-        "candidates",
-        "rhythm",
-        "pod",
-        "identity",
-        "memory",
-        "fields",
-        "reasons",
-        "list",
-    ),
+    *("patches", "engine", "jobs", "inputs", "effective", "context", "schedule"),
+    *("step", "ready_conditions", "deciding", "gates", "bundle", "requests"),
+    *("account", "candidates", "rhythm", "pod", "identity", "memory", "fields", "reasons", "list"),
 )
 """The folders and modules of `bundles`, each above those that it may import.
 

@@ -19,7 +19,7 @@ from tests.long import LONG
 import copyrator
 from copyrator.api.names import LABEL_JOB_KIND
 from copyrator.api.verify import SIGNATURE_ENTRIES
-from copyrator.bundles.trust.policy import (
+from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     POLICY_KEY,
     SIGNATURE_POLICY_ENTRIES,

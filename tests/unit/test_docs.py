@@ -13,9 +13,8 @@ import yaml
 from tests.steps import STEP_SECONDS
 
 from copyrator import __version__
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.gates.gate import Occasion, load_gates
 from copyrator.bundles.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from generate import reasons
@@ -108,7 +107,7 @@ def test_each_test_that_is_named_exists() -> None:
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bundles.md"
-GATES = [gate for gate in all_gates(load_gates()) if not gate.judges_chart]
+GATES = [gate for gate in load_gates() if not gate.judges_chart]
 """Those of charts are asked wherever signature is, and have no column."""
 OCCASIONS = (
     Occasion.NEW_DIGEST,

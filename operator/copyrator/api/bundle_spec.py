@@ -39,7 +39,6 @@ from copyrator.api.schema import (
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 from copyrator.api.text import truncate
 from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
-from copyrator.api.verify import VerifyEntry
 from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
@@ -92,6 +91,8 @@ class Part(Form):
     FIELD: ClassVar[str] = ""
     RESTRICTS: ClassVar[bool] = False
     """Whether by it something other than its author decides about a Bundle's deploys."""
+    NEEDS_PLAIN_CHART: ClassVar[bool] = False
+    """Whether the chart of a Bundle that uses it has to read the same for everybody."""
     ANNOTATION: ClassVar[str] = ""
     """The annotation that it is read from, in place of the spec."""
 
@@ -108,11 +109,6 @@ class Part(Form):
     @property
     def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
         """The objects that the operator reads for it, and the fields that name them."""
-        return ()
-
-    @property
-    def signers(self) -> tuple[VerifyEntry, ...]:
-        """Who may sign what is deployed; empty: it asks for no signatures."""
         return ()
 
     @property
@@ -564,6 +560,11 @@ class BundleSpec(Form, kw_only=True):
         assert found is not None, f"{kind.__name__} may be absent: use find"
         return found
 
+    @property
+    def needs_plain_chart(self) -> bool:
+        """Whether its chart has to read the same for everybody."""
+        return any(part.NEEDS_PLAIN_CHART and not part.is_off for part in self.parts)
+
     def uses(self, kind: type[Part]) -> bool:
         """Whether the spec has anything of a feature, and it isn't off."""
         part = self.find(kind)
@@ -604,11 +605,6 @@ class BundleSpec(Form, kw_only=True):
     def excluded(self) -> frozenset[str]:
         """The digests that aren't deployed, whatever the registry has."""
         return frozenset(digest for part in self.parts for digest in part.excluded)
-
-    @property
-    def signers(self) -> tuple[VerifyEntry, ...]:
-        """Who may sign what is deployed; empty: the spec asks for no signatures."""
-        return next(filter(None, (part.signers for part in self.parts)), ())
 
     @property
     def required(self) -> tuple[ConditionType, ...]:

@@ -198,7 +198,7 @@ def defaults_of(settings: Settings) -> BundleDefaults:
         jobs_ttl=settings.jobs_ttl,
         pods=PodDefaults(dict(settings.job_pod_labels), dict(settings.job_pod_annotations)),
         allowed_pod_metadata=settings.allowed_pod_metadata,
-        policies=tuple(one.make_policy(settings) for one in load("policy")),
+        policies=tuple(one.make_policy(settings) for one in load("defaults")),
     )
 
 

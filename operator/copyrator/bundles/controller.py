@@ -21,7 +21,6 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
 from copyrator.bundles.deploy.attempt import AttemptRunner
@@ -44,11 +43,10 @@ from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
 from copyrator.bundles.step import Change
-from copyrator.bundles.trust.store import TrustStore
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polling import PollStates, VersionResolver
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.pushes import bring_forward
-from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
 
@@ -200,24 +198,24 @@ class BundleController:
         self._features = features = Features(
             tuple(one.FEATURE(context) for one in load("feature")), memories
         )
-        context.gates = gates or all_gates(features.gates)
+        context.gates = gates or features.gates
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(
             context, features.target, features.credential
         )
-        trust = TrustStore(context, references)
         specs = EffectiveSpecs(context)
         self._patches = patches = BundlePatcher(context, features)
         writer = StatusWriter(context, patches, specs, features)
-        self._polls = polls = RegistryPoller(context, self._answered, isolated())
+        self._judging = judging = isolated()
+        self._polls = polls = RegistryPoller(context, self._answered)
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
         seals = SealStore(context, references)
-        charts = ChartFinder(context, references, polls)
-        shared = references, trust, trust.keys, jobs, seals, redaction, searching
-        features.connect(Parts(*shared, polls, poll_states, charts))
+        attached = AttachedReader(oci, judging)
+        shared = references, attached, jobs, seals, redaction, searching
+        features.connect(Parts(*shared, polls, poll_states))
         attempts = AttemptRunner(
             context,
             jobs,
@@ -226,7 +224,6 @@ class BundleController:
             redaction,
             seals=seals,
             features=features,
-            charts=charts,
             poll_states=poll_states,
         )
         accounts = ServiceAccountChecker(context, poll_states)
@@ -285,6 +282,7 @@ class BundleController:
             await feature.stop()
         self._references.close()
         await self._polls.close()
+        await self._judging.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:

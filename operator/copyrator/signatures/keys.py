@@ -10,7 +10,7 @@ neither ``cosign verify --key`` nor this module accepts.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -24,7 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from copyrator.signatures.model import (
     SIGNATURE_KEY_BYTES,
     SIGNATURE_KEYS,
+    CosignKeys,
     InvalidSignatureError,
+    SignatureRequirement,
     TrustError,
 )
 
@@ -77,6 +79,18 @@ def identify(name: str, block: bytes) -> bytes:
         TrustError: it isn't a key.
     """
     return _load(name, block).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def identify_all(requirements: Iterable[SignatureRequirement]) -> Iterator[tuple[bytes, str]]:
+    """What ``identify`` returns of each key in requirements, and the requirement's name.
+
+    Raises:
+        TrustError: one isn't a key.
+    """
+    for requirement in requirements:
+        for entry in requirement.entries:
+            for file, key in entry.keys.items() if isinstance(entry, CosignKeys) else ():
+                yield identify(file, key), requirement.name
 
 
 def signer(keys: Mapping[str, bytes], signature: bytes, message: bytes) -> str:

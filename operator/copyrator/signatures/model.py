@@ -8,6 +8,7 @@ or from the operator's administrator.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -170,6 +171,21 @@ class NotationTrust:
 
 
 Entry = CosignKeys | CosignIdentity | NotationTrust
+
+
+def canonical_entry(entry: Entry) -> list[Any]:
+    """An entry for a hash, which differs where another verdict is possible."""
+    match entry:
+        case CosignKeys(name, keys):
+            return [name, sorted([file, _hash(key)] for file, key in keys.items())]
+        case CosignIdentity(name, issuer, pattern, root):
+            return [name, issuer, pattern, _hash(root)]
+        case NotationTrust(name, ca, subjects, tsa, authorities):
+            return [name, _hash(ca), list(subjects), _hash(tsa), _hash(authorities)]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

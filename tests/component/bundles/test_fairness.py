@@ -33,7 +33,6 @@ from copyrator.bundles.version.polls import (
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.workqueue.fairness import tenant
-from copyrator.workqueue.isolated import Isolated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,7 +120,7 @@ def poller(oci: Registries, answered: list[BundleKey]) -> RegistryPoller:
         timing=BundleTiming(),
         memories=Memories(),
     )
-    return RegistryPoller(cast("Context", context), answered.append, Isolated())
+    return RegistryPoller(cast("Context", context), answered.append)
 
 
 async def test_two_namespaces_with_the_same_query_send_it_once_also_when_both_have_a_slot() -> None:

@@ -34,12 +34,12 @@ from copyrator.bundles.features.health.feature import HealthFeature
 from copyrator.bundles.features.promotion import soak
 from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.rollback.feature import RollbackFeature
+from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
 from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
-from copyrator.bundles.trust import policy as trust
 from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 

@@ -21,10 +21,9 @@ TODAY = datetime.now(UTC).date()
 SOME = [FEATURES[(TODAY.toordinal() * 2 + more) % len(FEATURES)] for more in range(2)]
 FEW = (
     "tests/unit/bundles/features",
-    "tests/unit/bundles/test_chart_gates.py",
+    "tests/unit/bundles/test_gates.py",
     "tests/unit/bundles/test_remembered.py",
     "tests/component/bundles/test_deploys.py",
-    "tests/component/bundles/test_gates.py",
     "tests/component/bundles/test_toy_feature.py",
 )
 COMMAND = ("-m", "pytest", "-p", "tests.without", "-p", "no:cacheprovider", "-q", *FEW)

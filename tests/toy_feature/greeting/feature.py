@@ -39,6 +39,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import (
     Conclusion,
+    Content,
     Feature,
     JobPendingError,
     Observed,
@@ -564,6 +565,11 @@ class GreetingFeature(Feature):
         """All words of the Job's Secret."""
         given = self._memory(key).given
         return {_secret(job.name): given} if self._is_given(key, job) else {}
+
+    async def content(self, entry: BundleEntry, spec: BundleSpec, digest: str) -> Content:
+        """Everybody may read the words."""
+        book = self._find_book(entry.key)
+        return Content((), (book.words,) if book is not None else ())
 
     def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
         """The one that runs."""

@@ -19,8 +19,8 @@ from copyrator.api.bundle_spec import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
+from copyrator.bundles.features.approval.defaults import ApprovalPolicy
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.policy import ApprovalPolicy
 from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
 from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle

@@ -13,9 +13,8 @@ from tests.unit.bundles.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.features.approval.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
@@ -24,7 +23,7 @@ from copyrator.bundles.pod import JobKind
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
-MADE_OF = PlanSubject(ServiceAccount("apps", "werf"), "werf:2", ChartFacts())
+MADE_OF = PlanSubject(ServiceAccount("apps", "werf"), "werf:2", Content(()))
 
 
 class FakeOutput:

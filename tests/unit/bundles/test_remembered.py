@@ -13,7 +13,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.catalog import all_gates
 from copyrator.bundles.gates.gate import Candidate, Gates
 from copyrator.bundles.version.remembered import (
     first_seen,
@@ -49,8 +48,7 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     assert record_candidates(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
     assert first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
     assert first_seen(status, candidate("1.1.0", "other")) is None
-    gates = all_gates(Gates())
-    assert not gates.remember(spec(parts=()))
+    assert not Gates().remember(spec(parts=()))
 
 
 def test_what_is_deployed_and_all_before_it_is_forgotten() -> None:

@@ -9,8 +9,6 @@ import click
 import pytest
 from tests.e2e.documents import commands
 
-from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.features import FEATURES
 from copyrator.cli import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,11 +54,8 @@ def test_a_shown_command_is_one_that_the_program_takes(command, tmp_path, monkey
 
 
 NAMES = {name.split()[0] for name in cli.list_commands(click.Context(cli))}
-ALSO_FIELDS = {"approve", "attest", "create", "get", "hold", "notify", "plan", "run", "verify"} | {
-    *FEATURES,
-    *vars(Feature),
-}
-"""Commands whose names are verbs of RBAC, fields, packages, features or their points, too."""
+ALSO_FIELDS = {"approve", "attest", "create", "get", "hold", "notify", "plan", "run", "verify"}
+"""Commands whose names are verbs of RBAC, fields or packages, too."""
 LIST = re.compile(r"`[a-z]+`(?:(?:,| and| or|, and)\s+`[a-z]+`)+")
 
 

@@ -25,10 +25,9 @@ from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context
 from copyrator.bundles.deploy import state
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.gates.gate import NOTHING_FOUND
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs import seal
@@ -57,7 +56,6 @@ from copyrator.bundles.pod import JobKind, Kept, Login
 from copyrator.bundles.requests import awaits_reset
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.bundles.version.polling import PollStates
-from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 
@@ -184,7 +182,6 @@ class AttemptRunner:
     _: KW_ONLY
     seals: SealStore
     features: Features
-    charts: ChartFinder
     poll_states: PollStates
     ownership: ReleaseOwnership = field(init=False)
 
@@ -298,8 +295,9 @@ class AttemptRunner:
         whole = await self.jobs.output.log_end(pods)
         literals: tuple[str, ...] = ()
         if spec.is_gated and remove_template_text(whole) != whole:
-            chart = await self.charts.of(entry, spec, entry.status.attempted.digest or "")
-            literals = chart.literals if isinstance(chart, ChartFacts) else ()
+            digest = entry.status.attempted.digest or ""
+            content = await self.features.content(entry, spec, digest)
+            literals = content.literals if isinstance(content, Content) else ()
         log = remove_template_text(whole, literals)
         ending = replace(ending, message=remove_template_text(ending.message, literals))
         account = ServiceAccount.of(spec) if not job.server else None

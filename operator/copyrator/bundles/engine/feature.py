@@ -22,7 +22,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Correction, Proposal
-from copyrator.bundles.gates.evidence import Attesters
+from copyrator.bundles.engine.lookup import Lookup
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
     Candidate,
@@ -35,8 +35,6 @@ from copyrator.bundles.gates.links import Named
 from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.trust.verdicts import Asked
-from copyrator.signatures.model import DeployedEvidence
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord
     from copyrator.bundles.pod import Kept
     from copyrator.oci.auth import Credential
+    from copyrator.oci.errors import RegistryError
 
 
 class JobPendingError(Exception):
@@ -54,6 +53,8 @@ class JobPendingError(Exception):
 
 
 T = TypeVar("T")
+A = TypeVar("A")
+F = TypeVar("F")
 P = TypeVar("P", bound=Proposal)
 
 
@@ -88,12 +89,8 @@ class Registry(Protocol):
         """Its spec, with what is withheld of it."""
         ...
 
-    def signatures(self, digest: str, asked: Asked) -> Verdict:
-        """Whether the signatures of a digest satisfy the requirements."""
-        ...
-
-    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
-        """What trusted keys attest of a digest."""
+    def look_up(self, lookup: Lookup[A, F], digest: str, by: A) -> F | RegistryError:
+        """What a lookup of the feature reads of a digest, judged by something, or why it can't."""
         ...
 
 
@@ -129,6 +126,16 @@ class Observed(NamedTuple):
     """When to look again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is known of what a version is made of."""
+
+    unbound: tuple[str, ...]
+    """Why it may render something else another time, or why that isn't known; empty: it doesn't."""
+    literals: tuple[str, ...] = ()
+    """Texts in it that may be in werf's errors: they aren't secret."""
+
+
 class Reading(Protocol):
     """What was read of objects that a spec names."""
 
@@ -156,6 +163,8 @@ class Feature:
     """The name of an annotation by which Bundles use it, too."""
     outlasts: ClassVar[bool] = False
     """Whether it has something to do while a Bundle is being deleted, too."""
+    uses: Callable[[BundleSpec], bool] | None = None
+    """Which Bundles use it in place of ``spec``, while something else than their specs tells."""
     keys: Collection[BundleKey] | None = None
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
@@ -656,6 +665,22 @@ class Feature:
         """
         return {}
 
+    async def content(
+        self,
+        entry: BundleEntry,  # noqa: ARG002
+        spec: BundleSpec,  # noqa: ARG002
+        digest: str,  # noqa: ARG002
+    ) -> Content | RegistryError | None:
+        """What a version is made of, by which the output of its Job is read; of all Bundles.
+
+        None while that is being read: the Bundle is requeued when it is there. An error isn't
+        kept: later it is tried again.
+
+        Raises:
+            ApiError: what the spec names for the registry can't be read now.
+        """
+        return Content(())
+
     def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:  # noqa: ARG002
         """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure."""
         return ()
@@ -692,16 +717,19 @@ class Feature:
         """Emit Events and count the difference; after a status was written."""
 
 
-def _is_in(feature: Feature, spec: BundleSpec) -> bool:
+def is_used_in(feature: Feature, spec: BundleSpec) -> bool:
+    """Whether a Bundle uses a feature by its spec; also for ``Gate.concerns``."""
+    if feature.uses is not None:
+        return feature.uses(spec)
     if feature.spec is None:
         return True
     kinds = feature.spec if isinstance(feature.spec, tuple) else (feature.spec,)
     return any(map(spec.uses, kinds))
 
 
-def _has_status(feature: Feature, entry: BundleEntry) -> bool:
+def _has_status(feature: Feature, status: BundleStatus) -> bool:
     kinds = feature.status if isinstance(feature.status, tuple) else (feature.status,)
-    return any(entry.status.find(kind) is not None for kind in kinds)
+    return any(status.find(kind) is not None for kind in kinds)
 
 
 def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
@@ -716,8 +744,8 @@ def _is_used_by(feature: Feature, entry: BundleEntry) -> bool:
 def _is_touched(feature: Feature, entry: BundleEntry) -> bool:
     """Whether a Bundle, also a deleted one, has something of a feature."""
     return (
-        (isinstance(entry.spec, BundleSpec) and _is_in(feature, entry.spec))
-        or _has_status(feature, entry)
+        (isinstance(entry.spec, BundleSpec) and is_used_in(feature, entry.spec))
+        or _has_status(feature, entry.status)
         or feature.annotation in entry.annotations
     )
 
@@ -764,7 +792,7 @@ class Features:
             one.connect(parts)
 
     def _used_in(self, point: Callable[..., Any], spec: BundleSpec) -> Iterator[Feature]:
-        return (one for one in self._offering(point) if _is_in(one, spec))
+        return (one for one in self._offering(point) if is_used_in(one, spec))
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
@@ -798,7 +826,7 @@ class Features:
         """The Bundle after their steps, and the first objection to where its release is."""
         objection = None
         for one in self._offering(Feature.admit):
-            if entry.namespace_elsewhere is not None or _has_status(one, entry):
+            if entry.namespace_elsewhere is not None or _has_status(one, entry.status):
                 step, found = await one.admit(entry)
                 entry, objection = await take(step), objection or found
         return entry, objection
@@ -980,7 +1008,11 @@ class Features:
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have the difference told."""
         for one in self._offering(Feature.record):
-            if _is_used_by(one, written) or _is_used_by(one, before) or _has_status(one, before):
+            if (
+                _is_used_by(one, written)
+                or _is_used_by(one, before)
+                or _has_status(one, before.status)
+            ):
                 one.record(before, written)
 
     async def read(
@@ -1019,13 +1051,21 @@ class Features:
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
     ) -> BundleStatus:
         """The status with what they say of the versions."""
-        for one in self._used_in(Feature.judged, spec):
+        for one in self._known_to(Feature.judged, spec, status):
             status = one.judged(status, findings, begins=begins)
         return status
 
     def have_judged(self, spec: BundleSpec, status: BundleStatus, read: Findings) -> bool:
         """Whether they all have judged by what was read, by the status."""
-        return all(one.is_judged(status, read) for one in self._used_in(Feature.is_judged, spec))
+        judging = self._known_to(Feature.is_judged, spec, status)
+        return all(one.is_judged(status, read) for one in judging)
+
+    def _known_to(
+        self, point: Callable[..., Any], spec: BundleSpec, status: BundleStatus
+    ) -> Iterator[Feature]:
+        """Those that offer a point, and that a spec or a Bundle's status has something of."""
+        offering = self._offering(point)
+        return (one for one in offering if is_used_in(one, spec) or _has_status(one, status))
 
     def find(self, spec: BundleSpec) -> Findings:
         """What they find for their gates."""
@@ -1050,23 +1090,15 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
         """The order of a Job with what they add; raises as they do."""
-        for one in self._known_to(Feature.shape, entry, spec):
+        for one in self._known_to(Feature.shape, spec, entry.status):
             order = await one.shape(entry, spec, order, job)
         return order
-
-    def _known_to(
-        self, point: Callable[..., Any], entry: BundleEntry, spec: BundleSpec
-    ) -> Iterator[Feature]:
-        """Those that offer a point, and that a spec or the Bundle's status has something of."""
-        return (
-            one for one in self._offering(point) if _is_in(one, spec) or _has_status(one, entry)
-        )
 
     async def attempt(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
         """The status with what they add to a new attempt; raises as they do."""
-        for one in self._known_to(Feature.attempt, entry, spec):
+        for one in self._known_to(Feature.attempt, spec, entry.status):
             status = await one.attempt(entry, spec, status)
         return status
 
@@ -1080,7 +1112,7 @@ class Features:
     ) -> tuple[Ending, Findings, bool]:
         """How an attempt's Job has ended, what they have found, and whether that explains it."""
         found, is_explained = NOTHING_FOUND, False
-        for one in self._known_to(Feature.conclude, entry, spec):
+        for one in self._known_to(Feature.conclude, spec, entry.status):
             said = await one.conclude(entry, spec, job, pods, ending)
             ending, found = said.ending, found.including((said.found,))
             is_explained = is_explained or said.is_explained
@@ -1090,7 +1122,7 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
     ) -> Ending | None:
         """How a Job has ended by werf's error, by the first of them that knows it."""
-        for one in self._known_to(Feature.blame, entry, spec):
+        for one in self._known_to(Feature.blame, spec, entry.status):
             if (found := await one.blame(entry, spec, ending, error)) is not None:
                 return found
         return None
@@ -1104,13 +1136,13 @@ class Features:
         found: Findings,
     ) -> BundleStatus:
         """The status with what they record of an attempt that has ended."""
-        for one in self._known_to(Feature.finish, entry, spec):
+        for one in self._known_to(Feature.finish, spec, entry.status):
             status = one.finish(entry, status, ending, found)
         return status
 
     def have_copies(self, entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> bool:
         """Whether one had copies of values made for an attempt."""
-        known = self._known_to(Feature.has_copies, entry, spec)
+        known = self._known_to(Feature.has_copies, spec, entry.status)
         return any(one.has_copies(spec, attempted) for one in known)
 
     def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
@@ -1127,7 +1159,7 @@ class Features:
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
     ) -> UninstallOrder | Step:
         """The order of an uninstall's Job with what they add, or a step until it can be made."""
-        for one in self._known_to(Feature.uninstall, entry, spec):
+        for one in self._known_to(Feature.uninstall, spec, entry.status):
             shaped = await one.uninstall(entry, spec, order)
             if isinstance(shaped, Step):
                 return shaped
@@ -1136,12 +1168,12 @@ class Features:
 
     async def release(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Have them delete what the Bundle doesn't own."""
-        for one in self._known_to(Feature.release, entry, spec):
+        for one in self._known_to(Feature.release, spec, entry.status):
             await one.release(entry, spec)
 
     def have_secrets(self, spec: BundleSpec) -> bool:
         """Whether one writes Secrets of its own for a Bundle's Jobs."""
-        return any(one.writes_secrets and _is_in(one, spec) for one in self)
+        return any(one.writes_secrets and is_used_in(one, spec) for one in self)
 
     async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
         """Have them keep what they have added to a Job in force; returns when to do so again."""
@@ -1161,6 +1193,20 @@ class Features:
         offering = self._offering(Feature.excuse)
         found = (one.excuse(key, job, error, is_refused=is_refused) for one in offering)
         return next(filter(None, found), None)
+
+    async def content(
+        self, entry: BundleEntry, spec: BundleSpec, digest: str
+    ) -> Content | RegistryError | None:
+        """All that they know of what a version is made of; raises as they do."""
+        if not (offering := self._offering(Feature.content)):
+            return Content(("nothing judges the chart",))
+        whole = Content(())
+        for one in offering:
+            found = await one.content(entry, spec, digest)
+            if not isinstance(found, Content):
+                return found
+            whole = Content(whole.unbound + found.unbound, whole.literals + found.literals)
+        return whole
 
     def secrets(self, key: BundleKey, job: JobRecord) -> dict[str, Sequence[bytes]]:
         """What their Secrets for a Job have had; raises as they do."""

@@ -17,6 +17,7 @@ FEATURES: Final = (
     "login",
     "rollback",
     "signatures",
+    "charts",
     "age",
     "promotion",
     "attest",
@@ -40,7 +41,7 @@ def load(module: str) -> tuple[ModuleType, ...]:
     - ``reasons``: ``REASONS`` of Ready and gates, ``EVENTS`` that no condition has, and
       ``CONDITIONS``, those of conditions of its own. Each may be left out.
     - ``gates``: ``GATES``, without what only the operator's process knows.
-    - ``policy``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
+    - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
     - ``words``: ``WORDS``, what is said of it.
     """
     return _load(module, FEATURES)

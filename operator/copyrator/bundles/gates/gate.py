@@ -2,8 +2,7 @@
 
 All have one interface. A version gate judges a version (a candidate: a tag and its digest); a
 moment gate judges the time of a deploy. Their input is collected before: a gate sends no request
-and writes nothing, so equal facts give the same verdict in every process. The list of gates is in
-``catalog.py``.
+and writes nothing, so equal facts give the same verdict in every process.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
 from copyrator.api.reasons import AnyReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features import load
 
 if TYPE_CHECKING:
     from copyrator.bundles.bundle import BundleCache
-    from copyrator.bundles.chart.facts import ChartFacts
     from copyrator.bundles.gates.links import Link
     from copyrator.bundles.requests import DeployRequest
 
@@ -81,6 +81,12 @@ class Waiting:
     environments: tuple[str, ...] = ()
     """Of other clusters, whose evidence is missing or was withdrawn."""
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether what it judges by can't be read now."""
+        unread = BundleReason.VERIFICATION_UNAVAILABLE, BundleReason.REGISTRY_UNREACHABLE
+        return self.reason in unread
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -132,8 +138,6 @@ class Facts:
 
     status: BundleStatus
     occasion: Occasion
-    chart: ChartFacts | Waiting | None = None
-    """What its chart is, or why it isn't read; None where it isn't asked for."""
     findings: Findings = NOTHING_FOUND
     """What features found out for their gates."""
 
@@ -184,12 +188,10 @@ class Gate:
     """The part of the status with its verdicts, which goes with the Bundle's last gate."""
     judges_awaited: bool = False
     """Whether the version that a feature awaits is judged again (``Feature.awaits``)."""
-    judges_chart: bool = False
-    """Whether it judges the chart, which is read for it; those come after the first of them."""
     confirms: Callable[[BundleSpec], bool] = lambda _: False
     """Whether what the registry says of a version is read once more before that is deployed."""
-    precedes_charts: bool = False
-    """Whether a version gate is evaluated, and named, before those that judge the chart."""
+    judges_chart: bool = False
+    """Whether it judges the chart: before a correction, and of what is only planned, too."""
     link: Link | None = None
     """The field that names the Bundles by which it judges."""
     find: Callable[[BundleCache, BundleSpec, Callable[[], SeenTime]], object] | None = None
@@ -420,3 +422,8 @@ def ceil_second(moment: datetime) -> datetime:
     """The moment, rounded up to a whole second, as times in a status are."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)
+
+
+def load_gates() -> Gates:
+    """The gates of all features, as commands know them."""
+    return Gates.joined(one.GATES for one in load("gates"))

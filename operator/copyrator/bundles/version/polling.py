@@ -13,16 +13,9 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.gates.gate import (
-    Findings,
-    Occasion,
-    Verdict,
-    Waiting,
-    next_verdict_change,
-)
+from copyrator.bundles.gates.gate import Findings, Occasion, Waiting, next_verdict_change
 from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.rhythm import (
     Rhythm,
@@ -340,13 +333,6 @@ def _awaits_registry(resolution: Resolution) -> bool:
     """Whether a version waits for its signatures, or its chart or attestations can't be read."""
     held = resolution.held
     return held is not None and any(
-        (one.awaits and one.objects)
-        or (one.gate == VENDORED.name and isinstance(one.verdict, Waiting))
-        or _is_unreadable(one.verdict)
+        (one.awaits and one.objects) or (isinstance(one.verdict, Waiting) and one.verdict.is_unread)
         for one in held.results
     )
-
-
-def _is_unreadable(verdict: Verdict) -> bool:
-    unavailable = BundleReason.VERIFICATION_UNAVAILABLE
-    return isinstance(verdict, Waiting) and verdict.reason == unavailable

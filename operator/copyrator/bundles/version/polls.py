@@ -3,7 +3,7 @@
 A reconcile never waits for a registry: it queues a query, returns, and is requeued when the
 answer arrives. So a registry that stalls delays only its own Bundles and blocks no worker; requests
 are limited for each namespace, and for each host within it. Tag lists of any length are searched
-without blocking the event loop; charts are judged in the limited child process.
+without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -12,31 +12,20 @@ import asyncio
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.candidates import Choice, Criteria, TagSelection, read_any
-from copyrator.bundles.chart.archive import CHART_LAYER_BYTES
-from copyrator.bundles.chart.facts import ChartFacts, judge_layer
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.trust.store import (
-    KEEP_VERDICTS,
-    AttestationQuery,
-    SignatureQuery,
-    SignatureVerifier,
-)
+from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
 from copyrator.bundles.version.answer import config_digest
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
-from copyrator.oci.reference import DIGEST, Repository
-from copyrator.signatures.model import DeployedEvidence, Judgement
+from copyrator.oci.reference import Repository
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
-from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, IsolatedError
 
 if TYPE_CHECKING:
-    from copyrator.oci.client import RegistryClient
+    pass
 
 TENANT_HOST_POLLS: Final = 6
 """Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
@@ -47,106 +36,6 @@ TENANT_POLLS: Final = 64
 
 TENANTS_POLLS: Final = 256
 """The same of all namespaces together."""
-
-CHART_MANIFEST_BYTES: Final = 256 * 1024
-"""Bytes of the manifest of a bundle whose chart is read."""
-
-CHARTS_AT_ONCE: Final = 4
-"""Charts that are downloaded and judged at a time, fair between namespaces: one a namespace."""
-
-_LAYERS: Final = frozenset(
-    {"application/tar+gzip", "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}
-)
-"""What werf publishes, and what it reads too (facts/werf.md)."""
-
-
-class _Layer(msgspec.Struct, rename="camel"):
-    digest: str
-    size: int
-    media_type: str = ""
-
-
-class _ChartManifest(msgspec.Struct):
-    layers: list[_Layer] = []
-
-
-_manifests: Final = msgspec.json.Decoder(_ChartManifest)
-
-
-class ChartReader:
-    """Reads charts, a few at a time, fair between namespaces; each within `timeout` seconds."""
-
-    def __init__(self, client: RegistryClient, isolated: Isolated, timeout: float) -> None:
-        self._client = client
-        self._isolated = isolated
-        self._timeout = timeout
-        self._limit = FairLimit(each=1, together=CHARTS_AT_ONCE)
-
-    async def close(self) -> None:
-        """End the child process."""
-        await self._isolated.close()
-
-    async def read(
-        self, repository: Repository, digest: str, credential: Credential | None, namespace: str
-    ) -> ChartFacts:
-        """Judge the chart of a manifest: two requests, of which the second may be up to 8 MiB.
-
-        Raises:
-            RegistryError: the registry can't be reached, or what it sends isn't what was asked for;
-                or the child ended for another reason than the chart.
-        """
-        async with self._limit.slot(namespace):
-            try:
-                async with asyncio.timeout(self._timeout):
-                    packed = await self._layer(repository, digest, credential)
-            except TimeoutError:
-                raise RegistryUnreachable(
-                    f"{repository.host}: reading the chart of {digest} takes more than "
-                    f"{self._timeout:.0f} s"
-                ) from None
-            if isinstance(packed, ChartFacts):
-                return packed
-            try:
-                return await self._isolated.call(judge_layer, namespace, packed)
-            except InterruptedWorkError as error:
-                text = f"the chart of {digest} couldn't be judged: {error}"
-                raise RegistryError(text) from None
-            except IsolatedError as error:
-                return ChartFacts(unreadable=str(error))
-
-    async def _layer(
-        self, repository: Repository, digest: str, credential: Credential | None
-    ) -> bytes | ChartFacts:
-        """The bytes of the one layer, or why it isn't read."""
-        body = await self._client.manifest_bytes(
-            repository, digest, credential, CHART_MANIFEST_BYTES
-        )
-        layer = _one_layer(body)
-        if isinstance(layer, ChartFacts):
-            return layer
-        packed = await self._client.blob(repository, layer.digest, credential, CHART_LAYER_BYTES)
-        if len(packed) != layer.size:
-            return ChartFacts(unreadable="its layer hasn't the size that its manifest says")
-        return packed
-
-
-def _one_layer(manifest: bytes) -> _Layer | ChartFacts:
-    why: str | None = None
-    try:
-        layers = _manifests.decode(manifest).layers
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        return ChartFacts(unreadable="its manifest can't be parsed")
-    if len(layers) != 1:
-        return ChartFacts(unreadable=f"it has {len(layers)} layers, and a bundle has one")
-    (layer,) = layers
-    if layer.media_type not in _LAYERS:
-        why = "its layer isn't a chart by its media type"
-    elif not DIGEST.fullmatch(layer.digest):
-        why = "the digest of its layer isn't sha256"
-    elif layer.size > CHART_LAYER_BYTES:
-        why = f"it has more than {CHART_LAYER_BYTES // 2**20} MiB"
-    return layer if why is None else ChartFacts(unreadable=why)
-
 
 BATCH: Final = 100
 """Tags that are processed before other tasks may run: about 10 ms with the slowest filter."""
@@ -166,8 +55,6 @@ async def add_all(tags: Sequence[str], selections: Collection[TagSelection]) -> 
 
 KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
-KEPT_CHARTS: Final = 500
-"""Digests whose charts' facts are kept, some 20 KB each at most: they never change."""
 GATHER: Final = 0.1
 """Seconds that the request of a tag list is delayed, so that more Bundles share it."""
 
@@ -194,21 +81,12 @@ class TagListQuery:
     credential: Credential | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChartQuery:
-    """What the chart of this digest can do; read with this credential."""
-
-    repository: Repository
-    digest: str
-    credential: Credential | None = None
-
-
-Query = TagQuery | TagListQuery | SignatureQuery | AttestationQuery | ChartQuery
+Query = TagQuery | TagListQuery | DigestQuery[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PollAnswer:
-    """A digest, choices, a judgement or another result, or an error.
+    """A digest, choices or another result, or an error.
 
     As of the request, at ``asked_at`` (monotonic seconds).
     """
@@ -217,9 +95,8 @@ class PollAnswer:
     digest: str | None = None
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
-    judgement: Judgement | None = None
-    evidence: DeployedEvidence | None = None
-    chart: ChartFacts | None = None
+    found: object = None
+    """What a lookup has read."""
     error: RegistryError | None = None
 
 
@@ -239,17 +116,8 @@ class RegistryPoller:
         self,
         context: Context,
         answered: Callable[[BundleKey], None],
-        isolated: Isolated,
     ) -> None:
         self._oci = context.oci
-        self._isolated = isolated
-        self._signatures = SignatureVerifier(
-            context.oci, isolated, context.monotonic, context.clock
-        )
-        self._charts = ChartReader(context.oci, isolated, context.timing.chart_timeout)
-        self._known_charts: dict[ChartQuery, PollAnswer] = {}
-        """The charts that were read, the least recently used first."""
-        self._clock = context.clock
         self._metrics = context.metrics
         self._answered = answered
         self._monotonic = context.monotonic
@@ -269,50 +137,18 @@ class RegistryPoller:
             pending.waiting.discard(key)
 
     def ask(
-        self, key: BundleKey, query: TagQuery | AttestationQuery, not_before: float
+        self, key: BundleKey, query: TagQuery | DigestQuery[Any], not_before: float
     ) -> PollAnswer | None:
         """The answer to a request sent at ``not_before`` or later; None while there is none.
 
-        After None ``answered(key)`` is called when the answer arrives; call this again then.
+        Or an earlier one that holds. After None ``answered(key)`` is called when the answer
+        arrives; call this again then.
         """
         answer = self._answers.get(query)
-        if answer is not None and answer.asked_at >= not_before:
+        if answer is not None and (answer.asked_at >= not_before or _holds(query, answer)):
             return answer
         self._join(key, query)
         return None
-
-    def judgement(
-        self, key: BundleKey, query: SignatureQuery, not_before: float
-    ) -> PollAnswer | None:
-        """The same for signatures.
-
-        A trusted digest is trusted until the verdict's end (a certificate's, for example); the
-        signatures of others are read again.
-        """
-        answer = self._answers.get(query)
-        found = answer.judgement if answer is not None else None
-        holds = found is not None and found.is_trusted
-        ended = found is not None and found.until is not None and self._clock() >= found.until
-        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
-            return answer
-        self._join(key, query)
-        return None
-
-    def chart(self, key: BundleKey, query: ChartQuery, not_before: float) -> PollAnswer | None:
-        """The same for a chart; one that was judged isn't read again."""
-        if (known := self.known_chart(query)) is not None:
-            return known
-        answer = self._answers.get(query)
-        if answer is not None and answer.asked_at >= not_before:
-            return answer
-        self._join(key, query)
-        return None
-
-    def known_chart(self, query: ChartQuery) -> PollAnswer | None:
-        """A chart that was judged; None where it wasn't."""
-        if (known := self._known_charts.pop(query, None)) is not None:
-            self._known_charts[query] = known
-        return known
 
     def choose(
         self, key: BundleKey, listing: TagListQuery, criteria: Criteria, not_before: float
@@ -346,7 +182,6 @@ class RegistryPoller:
     async def close(self) -> None:
         """Cancel requests in flight."""
         await cancel_all(self._tasks)
-        await self._isolated.close()
 
     async def _ask(self, query: Query, pending: _Pending, namespace: str) -> None:
         """Send a request when the namespace has a slot, unless another namespace has sent it."""
@@ -370,11 +205,8 @@ class RegistryPoller:
             self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[query]
         self._sweep()
-        if isinstance(query, ChartQuery) and answer.error is None:
-            self._answers.pop(query, None)
-            self._known_charts[query] = answer
-            while len(self._known_charts) > KEPT_CHARTS:
-                del self._known_charts[next(iter(self._known_charts))]
+        if isinstance(query, DigestQuery) and query.lookup.recall(query) is not None:
+            self._answers.pop(query, None)  # the lookup keeps it
         else:
             self._answers[query] = answer
         for key in pending.waiting:
@@ -387,21 +219,9 @@ class RegistryPoller:
             with working_for(namespace):
                 return PollAnswer(pending.asked_at, choices=await self._read(query))
         repository, credential = query.repository, query.credential
-        if isinstance(query, SignatureQuery):
-            judged = await self._signatures.judge(query, namespace)
-            self._metrics.signature_checks.labels(
-                "Trusted" if judged.is_trusted else "NotTrusted"
-            ).inc()
-            return PollAnswer(pending.asked_at, judgement=judged)
-        if isinstance(query, AttestationQuery):
-            evidence = await self._signatures.read_evidence(query, namespace)
-            is_verified = evidence.statements and not evidence.refused
-            result = "Verified" if is_verified else "Refused"
-            self._metrics.evidence_checks.labels("Unavailable" if evidence.fault else result).inc()
-            return PollAnswer(pending.asked_at, evidence=evidence)
-        if isinstance(query, ChartQuery):
-            chart = await self._charts.read(repository, query.digest, credential, namespace)
-            return PollAnswer(pending.asked_at, chart=chart)
+        if isinstance(query, DigestQuery):
+            found = await query.lookup.read(query, namespace)
+            return PollAnswer(pending.asked_at, found=found)
         if query.with_config:
             digest, manifest = await self._oci.manifest(repository, query.tag, credential)
             return PollAnswer(pending.asked_at, digest, config_digest(manifest))
@@ -435,7 +255,7 @@ class RegistryPoller:
         old = [
             query
             for query, answer in self._answers.items()
-            if answer.asked_at < now - (KEEP_VERDICTS if _is_trusted(answer) else KEEP)
+            if answer.asked_at < now - (HOLDS if _holds(query, answer) else KEEP)
         ]
         for query in old:
             del self._answers[query]
@@ -447,5 +267,8 @@ class RegistryPoller:
                 del self._criteria[listing]
 
 
-def _is_trusted(answer: PollAnswer) -> bool:
-    return answer.judgement is not None and answer.judgement.is_trusted
+def _holds(query: Query, answer: PollAnswer) -> bool:
+    """Whether an answer needn't be asked for again, however old it is."""
+    if not isinstance(query, DigestQuery) or answer.error is not None:
+        return False
+    return bool(query.lookup.holds(answer.found))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, Rejected
@@ -26,12 +26,9 @@ from copyrator.bundles.candidates import (
     deployed_tag,
     explain,
 )
-from copyrator.bundles.catalog import VENDORED
-from copyrator.bundles.chart.facts import ChartFacts
-from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Rechecked
+from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
@@ -44,14 +41,10 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     Passed,
     Refused,
-    Verdict,
     Waiting,
 )
-from copyrator.bundles.inputs.reader import Access, MissingReferenceError, ReferenceReader
-from copyrator.bundles.trust.store import AttestationQuery, SignatureQuery
-from copyrator.bundles.trust.verdicts import Asked, unavailable, verdict
+from copyrator.bundles.inputs.reader import Access
 from copyrator.bundles.version.polls import (
-    ChartQuery,
     PollAnswer,
     RegistryPoller,
     TagListQuery,
@@ -60,7 +53,6 @@ from copyrator.bundles.version.polls import (
 from copyrator.bundles.version.remembered import lower_tags, older_digests
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.reference import Repository
-from copyrator.signatures.model import DeployedEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +96,10 @@ class Resolution:
     """Digests that stay among the versions which are remembered."""
 
 
+A = TypeVar("A")
+F = TypeVar("F")
+
+
 class PendingError(Exception):
     """An answer of the registry is pending; the Bundle is requeued when it arrives."""
 
@@ -122,7 +118,7 @@ class RegistryReader:
     polls: RegistryPoller
     since: float
     confirmed_since: float | None = None
-    """The same of evidence, where a deploy by it was decided."""
+    """The same of what is confirmed, where a deploy by it was decided."""
 
     def tag(self, reference: str, *, with_config: bool = False) -> PollAnswer:
         """The digest of a tag or digest."""
@@ -134,35 +130,22 @@ class RegistryReader:
         listing = TagListQuery(self._repository, self.access.credential)
         return _require_answer(self.polls.choose(self.entry.key, listing, criteria, self.since))
 
-    def signatures(self, digest: str, asked: Asked) -> Verdict:
-        """Whether the signatures of a digest satisfy the requirements."""
-        if asked.blocked is not None:
-            return asked.blocked
-        query = SignatureQuery(self._repository, digest, asked, self.access.credential)
-        answer = _require_answer(self.polls.judgement(self.entry.key, query, self.since))
-        if answer.judgement is None:
-            return unavailable(answer.error.message if answer.error else "")
-        return verdict(asked, digest, answer.judgement)
-
-    def evidence(self, digest: str, attesters: Attesters) -> DeployedEvidence:
-        """What trusted keys attest of a digest."""
-        if attesters.fault:
-            return DeployedEvidence(fault=attesters.fault)
-        query = AttestationQuery(self._repository, digest, attesters, self.access.credential)
-        since = max(self.since, self.confirmed_since or self.since)
-        answer = _require_answer(self.polls.ask(self.entry.key, query, since))
-        fault = answer.error.message if answer.error else ""
-        return answer.evidence or DeployedEvidence(fault=fault)
-
-    def chart(self, digest: str, *, known_only: bool = False) -> PollAnswer:
-        """What the chart of a digest can do: its facts, or the error of reading it.
+    def look_up(
+        self, lookup: Lookup[A, F], digest: str, by: A, *, known_only: bool = False
+    ) -> F | RegistryError:
+        """What a lookup reads of a digest, judged by something, or why it can't be read.
 
         ``known_only``: the registry isn't asked.
         """
-        query = ChartQuery(self._repository, digest, self.access.credential)
+        query = DigestQuery(lookup, self._repository, digest, by, self.access.credential)
+        if (known := lookup.recall(query)) is not None:
+            return known
         if known_only:
-            return _require_answer(self.polls.known_chart(query))
-        return _require_answer(self.polls.chart(self.entry.key, query, self.since))
+            raise PendingError
+        confirmed = self.confirmed_since if lookup.is_confirmed else None
+        since = max(self.since, confirmed or self.since)
+        answer = _require_answer(self.polls.ask(self.entry.key, query, since))
+        return answer.error or cast("F", answer.found)
 
     @property
     def _repository(self) -> Repository:
@@ -179,43 +162,7 @@ def _require_answer(answer: PollAnswer | None) -> PollAnswer:
 
 
 ERROR_SECONDS: Final = 30.0
-"""Seconds after which a chart that couldn't be read is requested again."""
-
-
-class ChartFinder:
-    """The charts of all Bundles; those that the gates judged are known."""
-
-    def __init__(
-        self, context: Context, references: ReferenceReader, polls: RegistryPoller
-    ) -> None:
-        self._context = context
-        self._references = references
-        self._polls = polls
-
-    async def of(
-        self, entry: BundleEntry, spec: BundleSpec, digest: str
-    ) -> ChartFacts | RegistryError | None:
-        """The facts of a digest's chart, at once where it was judged before.
-
-        None while it is being read, as after a restart: the Bundle is requeued when it is there.
-        It isn't requested while updates of the Bundle are disabled. An error of the registry isn't
-        kept: after ERROR_SECONDS the chart is requested again.
-
-        Raises:
-            ApiError: the Secret of ``spec.auth`` or the CA can't be read now.
-        """
-        try:
-            access = await self._references.access(entry, spec)
-        except MissingReferenceError as error:
-            return ChartFacts(unreadable=str(error))
-        since = self._context.monotonic() - ERROR_SECONDS
-        try:
-            queries = RegistryReader(entry, spec, access, self._polls, since)
-            answer = queries.chart(digest, known_only=entry.is_paused)
-        except PendingError:
-            return None
-        return answer.chart or answer.error
-
+"""Seconds after which what couldn't be read of a version is requested again."""
 
 Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
 """Returns what features say of what is deployed, the chosen digest and the awaited one."""
@@ -259,25 +206,18 @@ class Judge:
 
     def judge(self, candidate: Candidate) -> tuple[tuple[GateResult, ...], Held | None]:
         """The version gates' verdicts on a candidate, and Held where one of them objects."""
-        facts = self._facts(candidate)
+        facts = self._facts(candidate, self._occasion(candidate))
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
 
     def rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and what is awaited."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        found = self._with_awaited(found)
-        found = self._with_findings(found)
-        return self._with_charts(found) if self._asks_charts else found
+        return self._with_correction(self._with_findings(self._with_awaited(found)))
 
-    def _facts(self, candidate: Candidate) -> Facts:
-        occasion = self._occasion(candidate)
-        return Facts(
-            self.entry.status,
-            occasion,
-            chart=self._chart(candidate.digest) if self._asks_charts else None,
-            findings=self.ask(self.queries, candidate, occasion, self.findings),
-        )
+    def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
+        found = self.ask(self.queries, candidate, occasion, self.findings)
+        return Facts(self.entry.status, occasion, findings=found)
 
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
@@ -293,39 +233,6 @@ class Judge:
         )
         return deciding.occasion_of(entry.status, wanted)
 
-    def charts(self, digest: str) -> tuple[GateResult, ...]:
-        """The verdicts of the gates on the chart of a digest."""
-        facts = Facts(self.entry.status, Occasion.CORRECTION, chart=self._chart(digest))
-        asked = (gate for gate in self.gates.version if gate.judges_chart)
-        return gates.judge(asked, self.spec, Candidate("", digest), facts, self.now)
-
-    def _chart(self, digest: str) -> ChartFacts | Waiting:
-        answer = self.queries.chart(digest)
-        if answer.chart is not None:
-            return answer.chart
-        message = answer.error.message if answer.error else ""
-        return Waiting(BundleReason.REGISTRY_UNREACHABLE, f"{message}; it is tried again")
-
-    @property
-    def _asks_charts(self) -> bool:
-        return self.gates.has(VENDORED.name, self.spec)
-
-    def _with_charts(self, found: Resolution) -> Resolution:
-        """The resolution with the verdicts on the charts of what is awaited and a correction."""
-        there = self.entry.status.deployed.digest
-        if self.is_corrected and there and found.error is None:
-            found = replace(found, correctable=self.charts(there))
-        if (awaited := self._other_awaited(found)) is None:
-            return found
-        results = self.charts(awaited.digest)
-        for result in results:
-            if isinstance(result.verdict, Refused):
-                return replace(found, is_awaited_refused=True)
-        for result in results:
-            if isinstance(result.verdict, Waiting):
-                return _hold_awaited(found, awaited, result)
-        return found
-
     def _other_awaited(self, found: Resolution) -> Candidate | None:
         """What is awaited, where another version was chosen."""
         awaited = self.awaited
@@ -333,24 +240,34 @@ class Judge:
         return awaited if is_other and found.error is None else None
 
     def _with_awaited(self, found: Resolution) -> Resolution:
-        """The resolution, with whether a gate objects now to the version that is awaited."""
+        """The resolution with what gates say now of the version that is awaited."""
         judging = [
             one for one in self.gates.version if one.judges_awaited and one.concerns(self.spec)
         ]
         candidate = self._other_awaited(found)
         if not judging or candidate is None:
             return found
-        occasion = self._occasion(candidate)
-        for gate in judging:
-            if occasion not in gate.occasions:
-                continue
-            match gate.judge(self.spec, candidate, self._facts(candidate), self.now):
+        facts, unread = self._facts(candidate, self._occasion(candidate)), None
+        for one in gates.judge(judging, self.spec, candidate, facts, self.now):
+            match one.verdict:
                 case Passed():
                     continue
-                case Waiting(BundleReason.VERIFICATION_UNAVAILABLE) as waiting:
-                    return _hold_awaited(found, candidate, GateResult(gate.name, waiting))
-            return replace(found, is_awaited_refused=True)
-        return found
+                case Waiting(is_unread=True):
+                    unread = unread or one
+                case _:
+                    return replace(found, is_awaited_refused=True)
+        return found if unread is None else _hold_awaited(found, candidate, unread)
+
+    def _with_correction(self, found: Resolution) -> Resolution:
+        """The resolution with the verdicts on the chart that a correction would deploy again."""
+        judging = [one for one in self.gates.version if one.judges_chart]
+        candidate = Candidate("", self.entry.status.deployed.digest or "")
+        is_possible = self.is_corrected and candidate.digest and found.error is None
+        if not judging or not is_possible:
+            return found
+        facts = self._facts(candidate, Occasion.CORRECTION)
+        results = gates.judge(judging, self.spec, candidate, facts, self.now)
+        return replace(found, correctable=results)
 
     def _with_findings(self, found: Resolution) -> Resolution:
         """The resolution with what features say of what is deployed and of what is awaited."""

@@ -20,11 +20,12 @@ from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.schema import read
 from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES
+from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Verdict
-from copyrator.bundles.trust.verdicts import Asked, verdict
+from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
@@ -231,7 +232,7 @@ def asked_by(options: Mapping[str, Any]) -> Asked:
         click.UsageError: options that need each other are missing, or a value isn't valid.
         Fault: a file has no usable keys or certificates; the message has none of its content.
     """
-    from copyrator.bundles.trust import policy
+    from copyrator.bundles.features.signatures import policy
 
     try:
         entries = tuple(_entries(options))

@@ -30,14 +30,13 @@ from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.features.freeze.fields import FreezeFindings
 from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
-from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.evidence import NO_ATTESTERS, Attesters
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
@@ -49,8 +48,9 @@ from copyrator.bundles.gates.gate import (
     Passed,
     Waiting,
     hold_back,
+    load_gates,
 )
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 NOT_JUDGED = "NotJudged"
 """State of a gate, beside those of ``status.gates``."""
-_GATES = all_gates(load_gates())
+_GATES = load_gates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,27 +205,29 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         ApiError: keys can't be read.
         SpecError: two environments have the same key.
     """
-    from copyrator.bundles.trust import policy as trust  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.features.signatures import policy as trust  # noqa: PLC0415 - not for --help
 
-    named = spec.part(PromotionSpec).environments
+    part = spec.part(PromotionSpec)
+    named = part.attestations
     if not named:
         return NO_ATTESTERS
-    required = spec.signers
-    refs = dict.fromkeys((*named.values(), *refs_of(required)))
+    signatures = spec.find(SignaturesSpec)
+    required = signatures.any_of if signatures is not None else ()
+    refs = dict.fromkeys((*part.keys, *refs_of(required)))
     contents = {ref: await read_files(client, spec.namespace, ref) for ref in refs}
     found, _ = await asyncio.to_thread(
         trust.read_requirement, trust.SPEC, spec.namespace, required, contents
     )
     asked = trust.combine_requirements([found] if required else [])
-    return await asyncio.to_thread(trust.read_attesters, spec.namespace, named, contents, asked)
+    return await asyncio.to_thread(read_attesters, spec.namespace, named, contents, asked)
 
 
 async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
+    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
-    from copyrator.bundles.trust.keys import files_of  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

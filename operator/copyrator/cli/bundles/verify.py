@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, printable
 from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
 from copyrator.bundles.gates.gate import Passed
-from copyrator.bundles.trust.verdicts import VERIFIED, Asked
+from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -103,7 +104,7 @@ async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Veri
         judge = SignatureJudge(there.client, there.repository, there.credential, asked)
         judged = await judge.judgement(there.digest)
     verdict = judge.verdict(there.digest, judged)
-    reason = VERIFIED if isinstance(verdict, Passed) else verdict.reason
+    reason = BundleReason.VERIFIED if isinstance(verdict, Passed) else verdict.reason
     separator = "@" if there.wanted == there.digest else ":"
     shown = f"{there.repository}{separator}{there.wanted}"
     return Verified(shown, there.digest, str(reason), judged)

@@ -26,14 +26,14 @@ from copyrator.bundles.context import defaults_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.login.identity import identity_of
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.pod import JobKind
-from copyrator.bundles.trust.policy import (
+from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
+from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint

@@ -29,9 +29,10 @@ from copyrator.api.rule_spec import RuleSpec, Targets
 from copyrator.api.rule_template import path_of
 from copyrator.api.text import truncate
 from copyrator.api.verify import VerifyEntry
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.features.signatures.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.restrictions import remedy, restrict_spec
-from copyrator.bundles.trust.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step
 from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, whole_expression
@@ -464,7 +465,9 @@ def _parsed(manifest: Manifest) -> list[Problem]:
         bundle = parse_bundle(body, BundleDefaults())
         if isinstance(bundle, InvalidSpec):
             return [_problem(bundle)]
-        found = (*_subjects(bundle.signers, "spec.verify"), *_withheld(bundle))
+        signatures = bundle.find(SignaturesSpec)
+        entries = signatures.any_of if signatures else ()
+        found = (*_subjects(entries, "spec.verify"), *_withheld(bundle))
         return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):

@@ -20,8 +20,8 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words
+from copyrator.bundles.gates.gate import load_gates
 from copyrator.bundles.reasons import bundle_reasons
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
@@ -37,7 +37,7 @@ from copyrator.cli.view.bundle import (
 if TYPE_CHECKING:
     from copyrator.bundles.inputs.watches import Ref
 
-_GATES = {gate.name: gate for gate in all_gates(load_gates())}
+_GATES = {gate.name: gate for gate in load_gates()}
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> Opening | None:

@@ -8,10 +8,10 @@ from types import FunctionType
 
 import pytest
 
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.words import Words, load_words
 from copyrator.bundles.features import FEATURES
+from copyrator.bundles.gates.gate import load_gates
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -34,7 +34,7 @@ ORDER = [
 
 
 def test_versions_are_judged_before_the_moment() -> None:
-    gates = all_gates(load_gates())
+    gates = load_gates()
     assert [gate.name for gate in gates] == ORDER
     assert [gate.name for gate in gates.version] == ORDER[:6]
 

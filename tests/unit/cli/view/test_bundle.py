@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.text import detail_lines, printable
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.engine.words import load_words
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import (
@@ -25,6 +24,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.features.freeze import words as freeze
 from copyrator.bundles.features.freeze.fields import Freeze, in_force
+from copyrator.bundles.gates.gate import load_gates
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (
@@ -254,7 +254,7 @@ def test_which_gates_a_bundle_has_is_shown_also_where_it_has_none(
 @pytest.mark.needs("freeze")
 def test_the_gates_of_these_names_exist() -> None:
     named = {name for words in load_words() for name in words.gates}
-    assert {*named, freeze.GATE} <= {gate.name for gate in all_gates(load_gates())}
+    assert {*named, freeze.GATE} <= {gate.name for gate in load_gates()}
 
 
 def test_the_gates_that_a_forced_deploy_passed_over() -> None:

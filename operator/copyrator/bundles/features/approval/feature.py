@@ -79,7 +79,6 @@ from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.polling import PollStates
 from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import ChartFinder
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -114,7 +113,6 @@ class ApprovalFeature(Feature):
             seals=seals,
             features=features,
             inputs=inputs,
-            charts=parts.of(ChartFinder),
         )
         self._queue = PlanQueue(context, jobs)
         self.parts = shared = PlanParts(

@@ -43,6 +43,7 @@ class ApprovalSpec(Part):
     """Whether a deploy is planned first, with its operations in status.plan, and which plans wait
     until a person approves them (copyrator approve bundle)."""
     RESTRICTS: ClassVar[bool] = True
+    NEEDS_PLAIN_CHART: ClassVar[bool] = True
 
     # Without it the API server may have dropped a misspelled one.
     mode: Annotated[

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateStatus
@@ -22,9 +22,8 @@ from copyrator.api.names import (
 )
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
-from copyrator.api.text import first_of, times
+from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.catalog import VENDORED, judge_chart
 from copyrator.bundles.features.approval.fields import (
     MAX_REJECTED_CONTENTS,
     ApprovalMode,
@@ -59,9 +58,6 @@ from copyrator.bundles.gates.gate import (
     uses,
 )
 from copyrator.bundles.identity import hash_of
-
-if TYPE_CHECKING:
-    from copyrator.bundles.chart.facts import ChartFacts
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""
@@ -300,34 +296,4 @@ GATE: Final = Gate(
 )
 
 
-def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
-    if chart.unreadable is not None:
-        return Refused(
-            BundleReason.CHART_NOT_PLAIN,
-            f"the chart of {digest} can't be judged, so nobody can approve it: {chart.unreadable}; "
-            "publish it with `werf bundle publish`, without files that it doesn't need",
-        )
-    if not chart.unplain:
-        return PASSED
-    text = first_of(chart.unplain, _NAMED_LINES)
-    return Refused(
-        BundleReason.CHART_NOT_PLAIN,
-        f"the chart of {digest} may be read in several ways, so nobody can approve it: {text}; "
-        "then publish it again",
-    )
-
-
-_NAMED_LINES: Final = 5
-
-PLAIN: Final = Gate(
-    name="plain",
-    concerns=uses(ApprovalSpec),
-    occasions=frozenset(Occasion),
-    judge=judge_chart(_judge_plain),
-    is_permanent=False,
-    judges_chart=True,
-    unjudged=VENDORED.unjudged,
-)
-"""The chart of a Bundle with an approval has to read the same for everybody (docs/adr/0064)."""
-
-GATES: Final = Gates(version=(PLAIN,), moment=(GATE,))
+GATES: Final = Gates(moment=(GATE,))

@@ -24,9 +24,8 @@ from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.operations import BlockFault, Plan
 from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
@@ -65,7 +64,7 @@ from copyrator.bundles.jobs.werf_error import (
 )
 from copyrator.bundles.pod import DEPLOY_CONTAINER, Login
 from copyrator.bundles.step import Change
-from copyrator.bundles.version.resolve import ERROR_SECONDS, ChartFinder
+from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 from copyrator.workqueue.fairness import FairLimit
@@ -94,14 +93,7 @@ class PlanSubject:
     account: ServiceAccount
     image: str
     """werf's, as the spec names it."""
-    chart: ChartFacts
-
-    @property
-    def drawn(self) -> tuple[str, ...]:
-        """What in the chart may render differently another time, or why that isn't known."""
-        if self.chart.unreadable is not None:
-            return (f"the chart can't be judged: {self.chart.unreadable}",)
-        return self.chart.unbound
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +224,7 @@ class PlanReader:
             reason = check_reason(code) or BundleReason.PLAN_FAILED
             log = await self._jobs.output.log_end(pods)
             whole = await self._cause(key, job, pods, log)
-            cause = remove_template_text(whole, made_of.chart.literals)
+            cause = remove_template_text(whole, made_of.content.literals)
             # The API server's words: they name no values of the chart.
             named = whole if "error calling lookup: " in cause else cause
             # Of another cluster's account nothing is known, whatever its name is.
@@ -261,7 +253,7 @@ class PlanReader:
             plan = BlockFault(f"its log can't be read: {error.message}")
         if isinstance(plan, BlockFault):
             return PlanFault(f"Job {job.name}: {plan.message}")
-        return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.drawn)
+        return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.content.unbound)
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
         """A delay for a log that can't be read now, and a fault after plan_log_patience."""
@@ -318,7 +310,6 @@ class PlanJobClient:
     seals: SealStore
     features: Features
     inputs: InputsStore
-    charts: ChartFinder
     _reader: PlanReader = field(init=False)
 
     def __post_init__(self, redaction: Redactor) -> None:
@@ -445,14 +436,14 @@ class PlanJobClient:
             renew_at = await self.features.attend(entry, spec, job)
             delay = await self._delay(entry.key, job, spec, plan.message)
             return replace(delay, due=min(filter(None, (delay.due, renew_at)), default=None))
-        chart = await self.charts.of(entry, spec, plan.digest or "")
-        if chart is None:
+        content = await self.features.content(entry, spec, plan.digest or "")
+        if content is None:
             return PlanDelay(plan.message)
-        if isinstance(chart, RegistryError):
+        if isinstance(content, RegistryError):
             again = self.context.clock() + timedelta(seconds=ERROR_SECONDS)
-            text = f"Job {job.name}: the chart can't be read: {chart.message}; it is tried again"
+            text = f"Job {job.name}: the chart can't be read: {content.message}; it is tried again"
             return PlanDelay(text, again)
-        made_of = PlanSubject(ServiceAccount.of(spec), spec.werf_image, chart)
+        made_of = PlanSubject(ServiceAccount.of(spec), spec.werf_image, content)
         found = self._reader.read(entry.key, job, self._nonce(entry, job.name), made_of)
         return found or PlanDelay(plan.message)
 

@@ -15,10 +15,8 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.catalog import VENDORED
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.features.approval.gates import PLAIN
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -40,7 +38,6 @@ from copyrator.bundles.features.approval.record import (
     requested_preview,
     set_message,
 )
-from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import Candidate, Gates
 from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
@@ -108,7 +105,7 @@ class PreviewResolver:
         """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
 
         Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
-        VENDORED is asked of Bundles without gates, too, of the version that they'd get.
+        The charts of Bundles without gates are judged, too: of the version that they'd get.
         """
         context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
         if memory.asked != request.token:
@@ -131,12 +128,13 @@ class PreviewResolver:
         found = Resolver(judge).resolve()
         if found is None or not found.digest or found.error is not None:
             return found
-        of_chart = (replace(VENDORED, concerns=lambda _: True), PLAIN)
+        gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
+        of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
+        candidate = Candidate(found.tag, found.digest)
         try:
-            results = replace(judge, gates=Gates(version=of_chart)).charts(found.digest)
+            _, held = replace(judge, queries=gated, gates=of_chart).judge(candidate)
         except PendingError:
             return None
-        held = gates.hold_back(Candidate(found.tag, found.digest), results)
         return Resolution(held=held) if held else found
 
 

@@ -41,11 +41,11 @@ from copyrator.bundles.features.attest.statements import (
     statement_of,
 )
 from copyrator.bundles.features.promotion.fields import read_withdrawal
+from copyrator.bundles.features.signatures.policy import find_signer
+from copyrator.bundles.features.signatures.store import TrustStore
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.trust.policy import find_signer
-from copyrator.bundles.trust.store import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound

@@ -22,10 +22,10 @@ from copyrator.bundles.features.attest.statements import (
     update_statements,
 )
 from copyrator.bundles.features.promotion.feature import update_soak
+from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.reasons import read_reason
 from copyrator.bundles.step import AT_ONCE, Step
-from copyrator.bundles.trust.store import TrustStore
 from copyrator.oci.statements import StatementPusher
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class AttestFeature(Feature):
         self._attester = Attester(
             context,
             AttestKeyReader(context, parts.of(ReferenceReader)),
-            parts.of(TrustStore),
+            parts.of(SignaturesFeature).trust,
             StatementPusher(context.oci),
         )
 

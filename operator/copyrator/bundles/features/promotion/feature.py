@@ -15,6 +15,8 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
+from copyrator.bundles.features.promotion.attestations import AttestationLookup, AttesterReader
+from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
@@ -25,12 +27,12 @@ from copyrator.bundles.features.promotion.fields import (
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
 from copyrator.bundles.features.promotion.reasons import PromotionEvent
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion, next_verdict_change
 from copyrator.bundles.gates.links import Link, Named, edges
+from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.step import Change, Step
-from copyrator.bundles.trust.keys import KeyReader
-from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.signatures.model import DeployedEvidence
 
 log = logging.getLogger(__name__)
@@ -62,8 +64,9 @@ class PromotionFeature(Feature):
         self.keys: set[BundleKey] = set()
 
     def connect(self, parts: Parts) -> None:
-        """Keys of attestations are read as all that specs name."""
-        self._keys = parts.of(KeyReader)
+        """Make what reads attestations, and the keys that they are verified by."""
+        self._keys = AttesterReader(parts.of(ReferenceReader))
+        self._attestations = AttestationLookup(self.context, parts.of(AttachedReader))
 
     def publish(self) -> None:
         """Set how long the last soak takes for which a Bundle waits."""
@@ -122,9 +125,9 @@ class PromotionFeature(Feature):
 
     async def read(self, entry: BundleEntry, spec: BundleSpec, found: Findings) -> Attesters | None:
         """The keys that are trusted for attestations; not those that are for signatures."""
-        if not (named := spec.part(PromotionSpec).environments):
+        if not spec.part(PromotionSpec).attestations:
             return None
-        return await self._keys.attesters(entry, spec, named, found.of(Asked) or NOTHING_ASKED)
+        return await self._keys.read(entry, spec, found.of(Asked) or NOTHING_ASKED)
 
     def ask(
         self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
@@ -133,7 +136,7 @@ class PromotionFeature(Feature):
         attesters, there = found.of(Attesters), registry.entry.status.deployed.digest
         if not attesters or occasion not in ASKED or candidate.digest == there:
             return None
-        return registry.evidence(candidate.digest, attesters)
+        return self._attestations.of(registry, candidate.digest, attesters)
 
     # --- a Bundle that others are promoted from ---------------------------------------------------
 

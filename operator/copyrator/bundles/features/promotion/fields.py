@@ -149,12 +149,12 @@ class PromotionSpec(Part):
     @property
     def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
         """The objects with the environments' keys."""
-        return tuple(("spec.promoteFrom.attestations", one) for one in self.environments.values())
+        return tuple(("spec.promoteFrom.attestations", one) for one in self.keys)
 
     @property
-    def environments(self) -> dict[str, LocalObjectRef]:
-        """The object with the keys of each environment, by its name."""
-        return {one.environment: one.keys_from for one in self.attestations}
+    def keys(self) -> tuple[LocalObjectRef, ...]:
+        """Those objects, each once."""
+        return tuple(dict.fromkeys(one.keys_from for one in self.attestations))
 
     def __bool__(self) -> bool:
         return bool(self.bundles or self.attestations)

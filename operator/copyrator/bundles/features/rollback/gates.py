@@ -34,7 +34,6 @@ GATE: Final = Gate(
     concerns=uses(RollbackSpec),
     occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge_digest,
-    precedes_charts=True,
 )
 """A digest that a user names is never chosen.
 

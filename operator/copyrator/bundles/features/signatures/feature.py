@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -11,7 +12,8 @@ from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry
+from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
     Signed,
@@ -19,42 +21,50 @@ from copyrator.bundles.features.signatures.gates import (
     verification,
     verified_condition,
 )
-from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Gates, Occasion
-from copyrator.bundles.trust.store import TrustStore
-from copyrator.bundles.trust.verdicts import Asked, unavailable
+from copyrator.bundles.features.signatures.store import TrustStore
+from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
+from copyrator.bundles.features.signatures.verifier import SignatureVerifier
+from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Gates, Occasion, Verdict
+from copyrator.bundles.gates.signers import Asked
+from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.oci.errors import RegistryError
 
 
 class SignaturesFeature(Feature):
-    """Of all Bundles, as the operator's policy may concern any."""
+    """Of Bundles with ``spec.verify``, and of those that the operator's policy concerns."""
 
+    spec = SignaturesSpec
+    status = Verification
     outlasts = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.gates = Gates(version=(replace(GATE, concerns=self._asks),))
-
-    def _asks(self, spec: BundleSpec) -> bool:
-        return self._trust.concerns(spec)
+        self.gates = Gates(version=(replace(GATE, concerns=partial(is_used_in, self)),))
 
     def connect(self, parts: Parts) -> None:
-        """Keys of attestations are compared with those in the policy, so others have it, too."""
-        self._trust = parts.of(TrustStore)
+        """Make what reads keys, and what judges signatures by them."""
+        self.trust = TrustStore(self.context, parts.of(ReferenceReader), self._follow_policy)
+        self._verifier = SignatureVerifier(self.context, parts.of(AttachedReader))
+
+    def _follow_policy(self) -> None:
+        self.uses = self.trust.concerns if self.trust.has_policy else None
 
     def start(self) -> None:
         """Watch the policy."""
-        self._trust.start()
+        self.trust.start()
 
     async def stop(self) -> None:
         """End that."""
-        await self._trust.stop()
+        await self.trust.stop()
 
     precedes_deletions = True  # attestations are withdrawn then, by the policy
 
     @property
     def is_ready(self) -> bool:
         """Whether the policy was read."""
-        return self._trust.ready
+        return self.trust.ready
 
     def publish(self) -> None:
         """Count the Bundles that aren't trusted."""
@@ -69,7 +79,7 @@ class SignaturesFeature(Feature):
         found: Findings,  # noqa: ARG002
     ) -> Asked | None:
         """What is required; None: nothing."""
-        return await self._trust.of(entry, spec) or None
+        return await self.trust.of(entry, spec) or None
 
     def ask(
         self,
@@ -80,7 +90,7 @@ class SignaturesFeature(Feature):
     ) -> Signed | None:
         """The verdict on a version's signatures."""
         asked = found.of(Asked)
-        return Signed(registry.signatures(candidate.digest, asked)) if asked else None
+        return Signed(self._judge(registry, candidate.digest, asked)) if asked else None
 
     def recheck(
         self, registry: Registry, digest: str, awaited: str, found: Findings
@@ -90,7 +100,7 @@ class SignaturesFeature(Feature):
             return None
         there = registry.entry.status.deployed
         verdicts = {
-            one: registry.signatures(one, asked) for one in (there.digest, digest, awaited) if one
+            one: self._judge(registry, one, asked) for one in (there.digest, digest, awaited) if one
         }
         if there.digest and there.reference != registry.spec.reference:
             verdicts[there.digest] = unavailable(
@@ -99,6 +109,14 @@ class SignaturesFeature(Feature):
         records = {one: verification(asked, one, verdict) for one, verdict in verdicts.items()}
         judged = Verifications(records.get(there.digest or ""), records.get(digest))
         return Rechecked(GATE.name, verdicts.get(awaited, PASSED), judged)
+
+    def _judge(self, registry: Registry, digest: str, asked: Asked) -> Verdict:
+        if asked.blocked is not None:
+            return asked.blocked
+        found = registry.look_up(self._verifier, digest, asked)
+        if isinstance(found, RegistryError):
+            return unavailable(found.message)
+        return verdict(asked, digest, found)
 
     def judged(self, status: BundleStatus, findings: Findings, *, begins: bool) -> BundleStatus:
         """The status with the record of what is deployed, or will be."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.verify import AnyOf, Verification, VerifyEntry, refs_of
+from copyrator.api.verify import AnyOf, Verification, refs_of
 
 SIGNATURE_GATE: Final = "signature"
 """Name of the gate."""
@@ -27,11 +27,6 @@ class SignaturesSpec(Part):
     def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
         """The keys and certificates."""
         return tuple(("spec.verify", ref) for ref in refs_of(self.any_of))
-
-    @property
-    def signers(self) -> tuple[VerifyEntry, ...]:
-        """Those."""
-        return self.any_of
 
 
 SPEC: Final = (SignaturesSpec,)

@@ -27,7 +27,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.gates.signers import Asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,6 @@ GATE: Final = Gate(
     occasions=frozenset(Occasion),
     judge=_judge,
     vouches=True,
-    precedes_charts=True,
     awaits_registry=True,
     record=Verification,
     unjudged=(

@@ -81,6 +81,7 @@ async def test_a_version_waits_for_its_evidence_and_the_next_one_for_its_own(
     assert condition(cluster, "Ready", "production") == ("True", "Deployed")
 
 
+@pytest.mark.needs("charts")
 async def test_evidence_is_read_with_the_poll_and_once_more_before_the_deploy(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:

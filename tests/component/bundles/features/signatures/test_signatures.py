@@ -31,7 +31,7 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.signature_layout import digest_of, encoded, fallback_tag, payloads
 from tests.unit.signatures.making import key, payload, public_pem, sign, text
 
-from copyrator.bundles.trust import store as trust_store
+from copyrator.bundles.features.signatures import store as trust_store
 from copyrator.oci.notifications import Push
 from copyrator.signatures.model import Artifact
 

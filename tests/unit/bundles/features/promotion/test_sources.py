@@ -14,12 +14,12 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.catalog import all_gates, load_gates
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.promotion.fields import SoakStatus
 from copyrator.bundles.features.promotion.gates import PromotionSource, allows, find_sources
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.gates.gate import load_gates
 from copyrator.bundles.gates.links import MAX_SEARCHED, find_cycle_fault
 from copyrator.bundles.step import Change
 
@@ -112,7 +112,7 @@ def test_what_is_gone_allows_nothing() -> None:
 
 def features(bundles: BundleCache) -> tuple[DependenciesFeature, PromotionFeature]:
     """They know all Bundles in the cache."""
-    gates = all_gates(load_gates())
+    gates = load_gates()
     context = cast("Any", SimpleNamespace(gates=gates, bundles=bundles))
     made = DependenciesFeature(context), PromotionFeature(context)
     for feature in made:
@@ -139,7 +139,7 @@ def test_a_soak_is_kept_where_somebody_may_be_promoted_by_it(
 
 
 def fault(*entries: BundleEntry) -> str | None:
-    return find_cycle_fault(all_gates(load_gates()).links, cache(*entries), entries[0])
+    return find_cycle_fault(load_gates().links, cache(*entries), entries[0])
 
 
 @pytest.mark.needs("dependencies")

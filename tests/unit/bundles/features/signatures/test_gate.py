@@ -13,6 +13,7 @@ from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.verify import Verification
 from copyrator.bundles.features.signatures import gates as signature
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
+from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
@@ -24,7 +25,7 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
-from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked, unavailable, verdict
+from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
 from copyrator.signatures.model import Holds, Judgement, SignatureFailure, SignatureRequirement
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)

@@ -1,15 +1,15 @@
-"""The gate of all charts, and the order of gates, which commands and the controller share. Pure."""
+"""The gates that judge the chart of a version. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features import load
+from copyrator.api.text import first_of
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -24,13 +24,21 @@ from copyrator.bundles.gates.gate import (
 )
 from copyrator.bundles.gates.restrictions import is_gated
 
-if TYPE_CHECKING:
-    from copyrator.bundles.chart.facts import ChartFacts
+if TYPE_CHECKING:  # commands need the gates alone
+    from copyrator.bundles.features.charts.facts import ChartFacts
 
-_NAMED_DEPENDENCIES: Final = 5
+_NAMED: Final = 5
+"""Dependencies, and lines, that a sentence names."""
 
 
-def judge_chart(
+@dataclass(frozen=True, slots=True)
+class FoundChart:
+    """What the chart of a version is, or why it isn't read."""
+
+    facts: ChartFacts | Waiting
+
+
+def _judge_chart(
     judge: Callable[[str, ChartFacts], Verdict],
 ) -> Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]:
     """A gate's judgement of a chart, which waits until that is read."""
@@ -38,12 +46,12 @@ def judge_chart(
     def judge_candidate(
         _spec: BundleSpec, candidate: Candidate, facts: Facts, _now: datetime
     ) -> Verdict:
-        if facts.chart is None:
+        if (found := facts.findings.of(FoundChart)) is None:
             text = f"the chart of {candidate.digest} hasn't been read yet"
             return Waiting(BundleReason.REGISTRY_UNREACHABLE, text)
-        if isinstance(facts.chart, Waiting):
-            return facts.chart
-        return judge(candidate.digest, facts.chart)
+        if isinstance(found.facts, Waiting):
+            return found.facts
+        return judge(candidate.digest, found.facts)
 
     return judge_candidate
 
@@ -55,8 +63,8 @@ def _judge_vendored(digest: str, chart: ChartFacts) -> Verdict:
         )
     if not chart.unvendored:
         return PASSED
-    more = len(chart.unvendored) - _NAMED_DEPENDENCIES
-    missing = ", ".join(chart.unvendored[:_NAMED_DEPENDENCIES])
+    more = len(chart.unvendored) - _NAMED
+    missing = ", ".join(chart.unvendored[:_NAMED])
     missing += f" and {more} more" if more > 0 else ""
     return Refused(
         BundleReason.DEPENDENCIES_NOT_VENDORED,
@@ -70,8 +78,9 @@ VENDORED: Final = Gate(
     name="vendored",
     concerns=lambda spec: spec.is_gated or is_gated(spec, signed=False),
     occasions=frozenset(Occasion),
-    judge=judge_chart(_judge_vendored),
+    judge=_judge_chart(_judge_vendored),
     is_permanent=False,
+    judges_awaited=True,
     judges_chart=True,
     unjudged="the chart isn't read here; the operator reads it by the digest",
 )
@@ -83,18 +92,33 @@ werf has downloaded something (docs/adr/0022).
 """
 
 
-def load_gates() -> Gates:
-    """The gates of all features, as commands know them."""
-    return Gates.joined(one.GATES for one in load("gates"))
+def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
+    if chart.unreadable is not None:
+        return Refused(
+            BundleReason.CHART_NOT_PLAIN,
+            f"the chart of {digest} can't be judged, so nobody can approve it: {chart.unreadable}; "
+            "publish it with `werf bundle publish`, without files that it doesn't need",
+        )
+    if not chart.unplain:
+        return PASSED
+    text = first_of(chart.unplain, _NAMED)
+    return Refused(
+        BundleReason.CHART_NOT_PLAIN,
+        f"the chart of {digest} may be read in several ways, so nobody can approve it: {text}; "
+        "then publish it again",
+    )
 
 
-def all_gates(features: Gates) -> Gates:
-    """All gates, in the order in which they are evaluated; ``features`` are those of features."""
+PLAIN: Final = Gate(
+    name="plain",
+    concerns=lambda spec: spec.needs_plain_chart,
+    occasions=frozenset(Occasion),
+    judge=_judge_chart(_judge_plain),
+    is_permanent=False,
+    judges_awaited=True,
+    judges_chart=True,
+    unjudged=VENDORED.unjudged,
+)
+"""The chart of a Bundle with an approval has to read the same for everybody (docs/adr/0064)."""
 
-    def gated(spec: BundleSpec) -> bool:
-        return spec.is_gated or is_gated(spec, signed=features.vouch(spec))
-
-    vendored = replace(VENDORED, concerns=gated)
-    found = (vendored, *features.version)
-    order = sorted(found, key=lambda one: 0 if one.precedes_charts else 2 - one.judges_chart)
-    return Gates(version=tuple(order), moment=features.moment)
+GATES: Final = Gates(version=(VENDORED, PLAIN))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.packed_charts import CHART_YAML, chart, pack
 
-from copyrator.bundles.chart.facts import judge_layer
-from copyrator.bundles.chart.lexical import FUNCTIONS
+from copyrator.bundles.features.charts.facts import judge_layer
+from copyrator.bundles.features.charts.lexical import FUNCTIONS
 
 RECORDED = json.loads((Path(__file__).parent / "templates" / "functions.json").read_text())
 HELPERS = '{{ define "help" }}{{ . | toJson }}{{ end }}'

@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from copyrator.bundles.chart.words import TemplateSyntaxError, Word, WordKind, words
+from copyrator.bundles.features.charts.template_words import (
+    TemplateSyntaxError,
+    Word,
+    WordKind,
+    words,
+)
 
 CHART_WORDS: Final = 200_000
 """Names, texts, spaces and braces in the actions of all templates, which take some two seconds in

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.packed_charts import CHART_YAML, chart, pack
 
-from copyrator.bundles.chart.facts import judge_layer
+from copyrator.bundles.features.charts.facts import judge_layer
 
 DB = "name: db\nversion: 1.0.3\n"
 NAMED = CHART_YAML + "dependencies:\n- name: db\n  version: ~1.0\n"

@@ -1,22 +1,26 @@
-"""The gates of charts, which of all gates concern a Bundle, and their order."""
+"""The gates of charts, and which Bundles they concern."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.bundles.catalog import VENDORED, all_gates
-from copyrator.bundles.chart.facts import ChartFacts
+from copyrator.bundles.engine.feature import is_used_in
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.gates import PLAIN
+from copyrator.bundles.features.charts.facts import ChartFacts
+from copyrator.bundles.features.charts.feature import ChartsFeature
+from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
     Facts,
+    Findings,
     Gate,
     Gates,
     Occasion,
@@ -32,7 +36,8 @@ DIGEST = "sha256:" + "1" * 64
 
 
 def judge(gate: Gate, chart: ChartFacts | Waiting | None) -> Verdict:
-    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, chart=chart)
+    found = Findings(() if chart is None else (FoundChart(chart),))
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, findings=found)
     return gate.judge(SPEC, Candidate("1.0.0", DIGEST), facts, datetime(2026, 11, 24, tzinfo=UTC))
 
 
@@ -96,7 +101,7 @@ def test_a_chart_that_cannot_be_judged_passes_to_its_job_but_nobody_can_approve_
     [
         (SPEC, None, set()),
         (SPEC, False, set()),
-        (SPEC, True, {"signature", "vendored"}),
+        (SPEC, True, {"vendored"}),
         (replace(SPEC, is_gated=True), False, {"vendored"}),
         (APPROVED, None, {"vendored", "plain"}),
     ],
@@ -105,9 +110,7 @@ def test_which_gates_concern_a_bundle(
     spec: BundleSpec, signed: bool | None, names: set[str]
 ) -> None:
     gate = Gate("signature", lambda _: signed, frozenset(Occasion), lambda *_: PASSED, vouches=True)
-    vouching = () if signed is None else (gate,)
-    gates = all_gates(Gates(version=(PLAIN, *vouching)))
-    assert {gate.name for gate in gates if gate.concerns(spec)} == names
-    freeze = Gate("freeze", lambda _: True, frozenset(Occasion), lambda *_: PASSED)
-    gates = all_gates(Gates(version=(PLAIN, *vouching), moment=(freeze,)))
-    assert {gate.name for gate in gates if gate.concerns(spec)} == names | {"freeze"}
+    context = SimpleNamespace(gates=Gates(version=() if signed is None else (gate,)))
+    charts = ChartsFeature(cast("Any", context))
+    assert {gate.name for gate in charts.gates if gate.concerns(spec)} == names
+    assert is_used_in(charts, spec) == bool(names)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
-from copyrator.bundles.gates.gate import Refused, Waiting
-from copyrator.bundles.trust.policy import (
+from copyrator.bundles.features.signatures.policy import (
     NO_POLICY,
     SIGNATURE_POLICY_BYTES,
     SIGNATURE_POLICY_ENTRIES,
@@ -22,6 +21,7 @@ from copyrator.bundles.trust.policy import (
     policy_in,
     read_policy,
 )
+from copyrator.bundles.gates.gate import Refused, Waiting
 
 ANY_OF = [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]
 ENTRY = {"repositories": ["*"], "anyOf": ANY_OF}

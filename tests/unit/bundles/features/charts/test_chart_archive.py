@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.packed_charts import CHART_YAML, chart, pack, pack_entries, pack_infos
 
-from copyrator.bundles.chart.archive import CHART_FILES
-from copyrator.bundles.chart.facts import ChartFacts, judge_layer
+from copyrator.bundles.features.charts.archive import CHART_FILES
+from copyrator.bundles.features.charts.facts import ChartFacts, judge_layer
 
 VENDORED = {
     "Chart.yaml": CHART_YAML

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.chart.words import TemplateSyntaxError, WordKind, words
+from copyrator.bundles.features.charts.template_words import TemplateSyntaxError, WordKind, words
 
 RECORDED = json.loads((Path(__file__).parent / "templates" / "parsed.json").read_text())
 

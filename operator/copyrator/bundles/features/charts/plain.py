@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from copyrator.bundles.chart.archive import (
+from copyrator.bundles.features.charts.archive import (
     CHART_METADATA_BYTES,
     METADATA,
     Chart,
     elements,
     shorten_text,
 )
-from copyrator.bundles.chart.yaml_nodes import (
+from copyrator.bundles.features.charts.yaml_nodes import (
     MERGE,
     YamlError,
     YamlNode,

@@ -31,16 +31,13 @@ from tests.unit.signatures.making import (
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
+from copyrator.bundles.features.signatures import policy as trust
+from copyrator.bundles.features.signatures import verifier
+from copyrator.bundles.features.signatures.verifier import SignatureVerifier, judge_found
+from copyrator.bundles.gates.signers import Asked
 from copyrator.bundles.memory import Memories
-from copyrator.bundles.trust import policy as trust
-from copyrator.bundles.trust import store as trust_store
-from copyrator.bundles.trust.store import (
-    KEEP_VERDICTS,
-    SignatureQuery,
-    SignatureVerifier,
-    judge_found,
-)
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import RegistryUnreachable
@@ -83,17 +80,20 @@ class World:
     def __init__(self, isolated: Isolated) -> None:
         self.seconds = 0.0
         self.finder = Finder()
-        self.verdicts = SignatureVerifier(
-            cast("Any", None), isolated, lambda: self.seconds, lambda: self.now
+        context = SimpleNamespace(
+            monotonic=lambda: self.seconds, clock=lambda: self.now, metrics=Metrics()
         )
-        self.verdicts._finder = cast("Any", self.finder)
+        attached = AttachedReader(cast("Any", None), isolated)
+        attached.finder = cast("Any", self.finder)
+        self.verdicts = SignatureVerifier(cast("Any", context), attached)
 
     @property
     def now(self) -> datetime:
         return NOW + timedelta(seconds=self.seconds)
 
     async def judge(self, asked: Asked = MINE_ASKED, digest: str = ARTIFACT.digest) -> Judgement:
-        return await self.verdicts.judge(SignatureQuery(REPOSITORY, digest, asked), "team")
+        query = DigestQuery(self.verdicts, REPOSITORY, digest, asked)
+        return await self.verdicts.read(query, "team")
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
         seen.append(found)
         return judge_found(found, asked, now)
 
-    monkeypatch.setattr(trust_store, "judge_found", counting)
+    monkeypatch.setattr(verifier, "judge_found", counting)
     return seen
 
 
@@ -182,7 +182,7 @@ async def test_a_trusted_verdict_is_not_kept_as_a_refusal(
 async def test_refusals_are_bounded_and_those_in_use_stay(
     world: World, judged: list[Found], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.trust.store.SIGNATURE_REFUSALS", 2)
+    monkeypatch.setattr("copyrator.bundles.features.signatures.verifier.SIGNATURE_REFUSALS", 2)
     for digest in ("sha256:a", "sha256:b", "sha256:a", "sha256:c", "sha256:a"):
         await world.judge(digest=digest)
     assert [found.artifact.digest for found in judged] == ["sha256:a", "sha256:b", "sha256:c"]
@@ -192,15 +192,17 @@ async def test_refusals_are_bounded_and_those_in_use_stay(
 
 async def test_after_a_day_a_refusal_is_judged_again(world: World, judged: list[Found]) -> None:
     await world.judge()
-    world.seconds = KEEP_VERDICTS
+    world.seconds = HOLDS
     await world.judge()
     assert len(judged) == 1
-    world.seconds = KEEP_VERDICTS + 1
+    world.seconds = HOLDS + 1
     await world.judge()
     assert len(judged) == 2
 
 
-async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> None:
+async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Before that the registry isn't asked, however long ago it answered."""
     moments = {"seconds": 0.0}
     ends = NOW + timedelta(hours=1)
@@ -213,22 +215,24 @@ async def test_what_is_trusted_is_asked_for_again_once_its_verdict_ends() -> Non
         timing=BundleTiming(),
         memories=Memories(),
     )
-    polls = RegistryPoller(cast("Any", context), answered.append, Isolated())
+    polls = RegistryPoller(cast("Any", context), answered.append)
     holds = Holds("spec.verify", "keys", SIGNATURE_DIGEST, ends)
-    judge = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
-    polls._signatures = cast("Any", Mock(judge=judge))
-    me, query = BundleKey("team", "shop"), SignatureQuery(REPOSITORY, ARTIFACT.digest, MINE_ASKED)
-    assert polls.judgement(me, query, 0.0) is None
+    read = AsyncMock(side_effect=lambda *_: Judgement(holds=(holds,)))
+    verdicts = SignatureVerifier(cast("Any", context), cast("Any", None))
+    monkeypatch.setattr(verdicts, "read", read)
+    me = BundleKey("team", "shop")
+    query = DigestQuery(verdicts, REPOSITORY, ARTIFACT.digest, MINE_ASKED)
+    assert polls.ask(me, query, 0.0) is None
     await eventually(lambda: answered == [me])
     for moments["seconds"] in (1.0, 3599.0):
-        assert polls.judgement(me, query, moments["seconds"]) is not None
-    assert judge.call_count == 1
+        assert polls.ask(me, query, moments["seconds"]) is not None
+    assert read.call_count == 1
 
     moments["seconds"] = 3600.0
 
-    assert polls.judgement(me, query, 3600.0) is None
+    assert polls.ask(me, query, 3600.0) is None
     await eventually(lambda: answered == [me, me])
-    assert judge.call_count == 2
+    assert read.call_count == 2
     await polls.close()
 
 
@@ -305,7 +309,7 @@ async def test_hostile_signatures_hold_up_nothing_and_are_judged_once(isolated: 
         again = [await world.judge(asked) for _ in range(3)]
     assert (first.is_trusted, first.signatures) == (False, SIGNATURES)
     assert again == [first] * 3
-    assert [one.args[0] for one in child.call.await_args_list] == [judge_found]
+    assert [one.args[0].func for one in child.call.await_args_list] == [judge_found]
     assert steps.longest < STEP_SECONDS, steps.where
 
 
@@ -323,7 +327,7 @@ async def test_signatures_that_exceed_the_childs_limits_are_an_error_and_not_kep
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([0, 1, 599, 600, 3600, KEEP_VERDICTS]),
+        st.sampled_from([0, 1, 599, 600, 3600, HOLDS]),
         st.frozensets(st.sampled_from(["yours", "mine later", "mine a while", "junk"])),
         st.sampled_from([MINE_ASKED, YOURS_ASKED, BOTH_ASKED]),
     ),

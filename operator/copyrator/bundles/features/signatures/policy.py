@@ -19,10 +19,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import yaml
 
@@ -33,10 +33,16 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Form, below, closed, fail, items, reader
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
-from copyrator.bundles.gates.evidence import Attesters
 from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
+from copyrator.bundles.gates.signers import Asked
 from copyrator.bundles.identity import hash_of
-from copyrator.bundles.trust.verdicts import Asked
+from copyrator.bundles.inputs.key_files import (
+    Contents,
+    checked,
+    describe_ref,
+    find_files,
+    read_public_keys,
+)
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,
@@ -47,6 +53,7 @@ from copyrator.signatures.model import (
     NotationTrust,
     SignatureRequirement,
     TrustError,
+    canonical_entry,
 )
 
 SIGNATURE_POLICY_BYTES: Final = 64 * 1024
@@ -217,14 +224,7 @@ def _normal_pattern(pattern: str) -> str:
     return f"{host}{port}{slash}{library}{path}"
 
 
-Contents = Mapping[LocalObjectRef, Mapping[str, bytes] | None]
-"""Files of objects; None for an object that doesn't exist."""
-
-T = TypeVar("T")
-
 SPEC: Final = "spec.verify"
-_ATTESTATIONS: Final = "spec.promoteFrom.attestations"
-_NAMED_FAULTS: Final = 3
 
 
 def read_requirement(
@@ -251,67 +251,18 @@ def read_requirement(
     return SignatureRequirement(name, tuple(usable)), tuple(faults)
 
 
-def read_attesters(
-    namespace: str, named: Mapping[str, LocalObjectRef], contents: Contents, asked: Asked
-) -> Attesters:
-    """The keys of the environments in ``spec.promoteFrom.attestations``, in these objects.
-
-    A key that is trusted for signatures isn't used: who may sign an image would promote it.
-    Call it in a thread: it loads cryptography and parses keys.
-
-    Raises:
-        SpecError: a key is in the entries of two environments.
-    """
-    from copyrator.signatures.keys import identify  # noqa: PLC0415
-
-    signers = dict(_signing_keys(asked.requirements))
-    usable: list[CosignKeys] = []
-    faults: list[str] = []
-    environments: dict[bytes, str] = {}
-    for environment, ref in named.items():
-        where = f"the keys of {environment}, {_describe_ref(ref, namespace)}"
-        try:
-            found = _read_keys(ref, namespace, contents)
-        except TrustError as error:
-            faults.append(str(error))
-            continue
-        for file, key in found.keys.items():
-            identity = identify(file, key)
-            other = environments.setdefault(identity, environment)
-            if other != environment:
-                text = f"the key {file} of {environment} is also a key of {other}"
-                raise SpecError(_ATTESTATIONS, f"{text}; each environment needs keys of its own")
-            if identity in signers:
-                text = f"{where}: {file} is trusted for signatures by {signers[identity]}"
-                faults.append(f"{text}; attest with another key")
-        usable.append(CosignKeys(environment, found.keys))
-    if len(environments) > SIGNATURE_KEYS:
-        text = f"{_ATTESTATIONS} has {len(environments)} keys; at most {SIGNATURE_KEYS} are used"
-        faults.append(text)
-    hashed = hash_of(list(map(_canonical_entry, usable)), faults)
-    return Attesters(hashed, tuple(usable), "; ".join(faults[:_NAMED_FAULTS]))
-
-
 def find_signer(bundle: bytes, requirements: Iterable[SignatureRequirement]) -> str | None:
     """The requirement that trusts the key of an attestation of ours for signatures; else None.
 
     Call it in a thread: it loads cryptography and parses keys.
     """
+    from copyrator.signatures.keys import identify_all  # noqa: PLC0415
+
     hint = json.loads(bundle)["verificationMaterial"]["publicKey"]["hint"]
-    for identity, name in _signing_keys(requirements):
+    for identity, name in identify_all(requirements):
         if base64.b64encode(hashlib.sha256(identity).digest()).decode() == hint:
             return name
     return None
-
-
-def _signing_keys(requirements: Iterable[SignatureRequirement]) -> Iterator[tuple[bytes, str]]:
-    """What identifies each key that is trusted for signatures, and the requirement's name."""
-    from copyrator.signatures.keys import identify  # noqa: PLC0415
-
-    for requirement in requirements:
-        for entry in requirement.entries:
-            for file, key in entry.keys.items() if isinstance(entry, CosignKeys) else ():
-                yield identify(file, key), requirement.name
 
 
 def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
@@ -320,22 +271,14 @@ def _read(entry: VerifyEntry, namespace: str, contents: Contents) -> Entry:
     cosign = entry.cosign
     assert cosign is not None
     if cosign.keys_from is not None:
-        return _read_keys(cosign.keys_from, namespace, contents)
+        return read_public_keys(cosign.keys_from, namespace, contents)
     from copyrator.signatures.keyless import check_trusted_root  # noqa: PLC0415
 
     ref, issuer, pattern = cosign.trusted_root_from, cosign.issuer, cosign.subject_pattern
     assert ref is not None
     root = _whole(ref, namespace, contents)
-    _check_content(ref, namespace, lambda: check_trusted_root(ref.name, root))
+    checked(ref, namespace, lambda: check_trusted_root(ref.name, root))
     return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, root)
-
-
-def _read_keys(ref: LocalObjectRef, namespace: str, contents: Contents) -> CosignKeys:
-    name = f"the cosign keys of {_describe_ref(ref, namespace)}"
-    from copyrator.signatures.keys import read_keys  # noqa: PLC0415
-
-    files = _files(ref, namespace, contents)
-    return CosignKeys(name, _check_content(ref, namespace, lambda: read_keys(files)))
 
 
 def _read_notation(entry: Notation, namespace: str, contents: Contents) -> NotationTrust:
@@ -345,7 +288,7 @@ def _read_notation(entry: Notation, namespace: str, contents: Contents) -> Notat
     assert signers is not None
     read_subjects(entry.subjects)
     return NotationTrust(
-        f"the notation certificates of {_describe_ref(signers, namespace)}",
+        f"the notation certificates of {describe_ref(signers, namespace)}",
         _roots(entry.ca_from, namespace, contents),
         entry.subjects,
         _roots(entry.tsa_from, namespace, contents),
@@ -353,22 +296,13 @@ def _read_notation(entry: Notation, namespace: str, contents: Contents) -> Notat
     )
 
 
-def _files(ref: LocalObjectRef, namespace: str, contents: Contents) -> Mapping[str, bytes]:
-    files = contents.get(ref)
-    if files is None:
-        raise TrustError(f"{_describe_ref(ref, namespace)} doesn't exist: create it")
-    if not files:
-        raise TrustError(f"{_describe_ref(ref, namespace)} is empty: add the keys or certificates")
-    return files
-
-
 def _whole(ref: LocalObjectRef, namespace: str, contents: Contents) -> bytes:
     """All files of an object, in the order of their names."""
-    files = _files(ref, namespace, contents)
+    files = find_files(ref, namespace, contents)
     size = sum(map(len, files.values()))
     if size > SIGNATURE_ROOT_BYTES:
         text = f"has {size:,} bytes; at most {SIGNATURE_ROOT_BYTES:,} bytes are read"
-        raise TrustError(f"{_describe_ref(ref, namespace)} {text}")
+        raise TrustError(f"{describe_ref(ref, namespace)} {text}")
     return b"\n".join(files[name] for name in sorted(files))
 
 
@@ -379,19 +313,8 @@ def _roots(ref: LocalObjectRef | None, namespace: str, contents: Contents) -> by
     from copyrator.signatures.notation import read_roots  # noqa: PLC0415
 
     roots = _whole(ref, namespace, contents)
-    _check_content(ref, namespace, lambda: read_roots(ref.name, roots))
+    checked(ref, namespace, lambda: read_roots(ref.name, roots))
     return roots
-
-
-def _check_content(ref: LocalObjectRef, namespace: str, check: Callable[[], T]) -> T:
-    try:
-        return check()
-    except TrustError as error:
-        raise TrustError(f"{_describe_ref(ref, namespace)}: {error}") from None
-
-
-def _describe_ref(ref: LocalObjectRef, namespace: str) -> str:
-    return f"{ref.kind} {namespace}/{ref.name}"
 
 
 def combine_requirements(
@@ -403,20 +326,6 @@ def combine_requirements(
     wanted = tuple(requirements)
     if not wanted and blocked is None:
         return Asked()
-    canonical = [[one.name, list(map(_canonical_entry, one.entries))] for one in wanted]
+    canonical = [[one.name, list(map(canonical_entry, one.entries))] for one in wanted]
     key = hash_of(canonical, list(faults), repr(blocked))
     return Asked(key, wanted, tuple(faults), blocked)
-
-
-def _canonical_entry(entry: Entry) -> list[Any]:
-    match entry:
-        case CosignKeys(name, keys):
-            return [name, sorted([file, _hash(key)] for file, key in keys.items())]
-        case CosignIdentity(name, issuer, pattern, root):
-            return [name, issuer, pattern, _hash(root)]
-        case NotationTrust(name, ca, subjects, tsa, authorities):
-            return [name, _hash(ca), list(subjects), _hash(tsa), _hash(authorities)]
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

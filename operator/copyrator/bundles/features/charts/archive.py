@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.bundles.chart.yaml_nodes import YamlError, YamlNode, read_yaml
+from copyrator.bundles.features.charts.yaml_nodes import YamlError, YamlNode, read_yaml
 
 CHART_LAYER_BYTES: Final = 8 * 1024 * 1024
 """Bytes of a packed chart: the bundle's one layer, and each archive in its ``charts/``. With more

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from copyrator.bundles.chart.archive import (
+from copyrator.bundles.features.charts.archive import (
     Budget,
     Chart,
     UnreadableError,
     read_chart,
     shorten_text,
 )
-from copyrator.bundles.chart.lexical import CHART_WORDS, TemplateLook
-from copyrator.bundles.chart.plain import find_unplain
-from copyrator.bundles.chart.yaml_nodes import (
+from copyrator.bundles.features.charts.lexical import CHART_WORDS, TemplateLook
+from copyrator.bundles.features.charts.plain import find_unplain
+from copyrator.bundles.features.charts.yaml_nodes import (
     YamlError,
     YamlNode,
     find_equal,

@@ -18,9 +18,10 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.packed_charts import CHART_YAML, chart, pack, pack_entries
 
-from copyrator.bundles.chart.facts import ChartFacts
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.version.polls import ChartReader
+from copyrator.bundles.engine.lookup import DigestQuery
+from copyrator.bundles.features.charts.facts import ChartFacts
+from copyrator.bundles.features.charts.reader import ChartReader
 from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
@@ -50,16 +51,15 @@ def timeout() -> float:
 
 @pytest.fixture
 async def reader(timeout: float) -> AsyncIterator[ChartReader]:
-    client = registry_client()
-    reader = ChartReader(client, Isolated(), timeout)
-    yield reader
-    await reader.close()
+    client, isolated = registry_client(), Isolated()
+    yield ChartReader(client, isolated, timeout)
+    await isolated.close()
     await client.close()
 
 
 async def _read(reader: ChartReader, registry: FakeRegistry, digest: str) -> ChartFacts:
     repository = Repository(registry.host, "app", plain_http=True)
-    return await reader.read(repository, digest, None, "team")
+    return await reader.read(DigestQuery(reader, repository, digest, None), "team")
 
 
 async def test_a_chart_is_judged_in_the_child(reader: ChartReader, registry: FakeRegistry) -> None:
@@ -294,10 +294,11 @@ async def test_a_chart_whose_judge_was_interrupted_is_tried_again(
     reader: ChartReader, registry: FakeRegistry
 ) -> None:
     digest = registry.put_chart("app", "2.0.0", VENDORED)
-    hurried = ChartReader(reader._client, Isolated(wall_seconds=0), 10)
+    isolated = Isolated(wall_seconds=0)
+    hurried = ChartReader(reader._client, isolated, 10)
     with pytest.raises(RegistryError, match="couldn't be judged: it isn't done after 0 s"):
         await _read(hurried, registry, digest)
-    await hurried.close()
+    await isolated.close()
 
     assert (await _read(reader, registry, digest)).unreadable is None
 

@@ -1,44 +1,22 @@
-"""What is required of signatures, and the verdict on those of a digest. Pure.
+"""The verdict on the signatures of a digest. Pure.
 
 The verdict is of what ``signatures.judge`` has found; see docs/signatures.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.gates.gate import Passed, Refused, Verdict, Waiting
+from copyrator.bundles.gates.signers import Asked
 
 if TYPE_CHECKING:
-    from copyrator.signatures.model import Judgement, SignatureRequirement
+    from copyrator.signatures.model import Judgement
 
-VERIFIED: Final = "Verified"
-"""Reason of the condition Verified where it is True."""
 _NAMED: Final = 3
 """Failures and skipped signatures that a message names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The requirements for a Bundle's signatures. Equal ones have equal keys."""
-
-    key: str = ""
-    """Hash of everything else; empty: no signature is required."""
-    requirements: tuple[SignatureRequirement, ...] = field(default=(), compare=False)
-    """Each has to hold."""
-    faults: tuple[str, ...] = field(default=(), compare=False)
-    """Of entries that can't be used, as sentences."""
-    blocked: Verdict | None = field(default=None, compare=False)
-    """The verdict on everything: the signature policy can't be read, or denies the repository."""
-
-    def __bool__(self) -> bool:
-        return bool(self.key)
-
-
-NOTHING_ASKED: Final = Asked()
 
 
 def verdict(asked: Asked, digest: str, judged: Judgement) -> Verdict:

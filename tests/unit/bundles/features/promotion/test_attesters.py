@@ -14,9 +14,10 @@ from tests.unit.signatures.making import entry, key, private_pem, public_pem
 
 from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.bundles.gates.evidence import Attesters
-from copyrator.bundles.trust.policy import combine_requirements, find_signer, read_attesters
-from copyrator.bundles.trust.verdicts import NOTHING_ASKED, Asked
+from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
+from copyrator.bundles.features.promotion.fields import AttestationsFrom, EvidenceKeys
+from copyrator.bundles.features.signatures.policy import combine_requirements, find_signer
+from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
 from copyrator.signatures.keys import identify
 from copyrator.signatures.model import NotationTrust, SignatureRequirement
 
@@ -26,7 +27,7 @@ MINE = public_pem(key("P-256"))
 
 
 def read(asked: Asked = NOTHING_ASKED, **files: Mapping[str, bytes] | None) -> Attesters:
-    named = {name: REFS[name] for name in files}
+    named = [AttestationsFrom(name, EvidenceKeys(REFS[name])) for name in files]
     return read_attesters("team", named, {REFS[name]: one for name, one in files.items()}, asked)
 
 

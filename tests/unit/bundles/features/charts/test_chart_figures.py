@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.packed_charts import pack
 
-from copyrator.bundles.chart.facts import judge_layer
+from copyrator.bundles.features.charts.facts import judge_layer
 
 HTTP = "https://charts.example"
 OCI = "oci://registry.example/charts"

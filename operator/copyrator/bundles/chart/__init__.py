@@ -1,1 +1,0 @@
-"""What the chart of a bundle can do, from its templates."""

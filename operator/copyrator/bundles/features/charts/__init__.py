@@ -1,0 +1,1 @@
+"""What the charts of gated Bundles are made of: what they may not be, and what they may draw."""

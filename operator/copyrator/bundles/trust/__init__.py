@@ -1,1 +1,0 @@
-"""Which signatures a bundle must have, and whether it has them."""
