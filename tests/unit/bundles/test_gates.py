@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_GATES,
@@ -23,6 +22,7 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.bundles import deciding, ready_conditions
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     PASSED,
