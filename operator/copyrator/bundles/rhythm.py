@@ -11,7 +11,6 @@ often have twice the mean. So a query has four phases, and takes the one with th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -58,15 +57,6 @@ class Rhythm:
         """Whether a status that says ``announced``, in whole seconds, means one of these times."""
         late = self.phase - announced.timestamp()
         return (late + _ROUNDING) % self.interval < 1.0
-
-
-def check_rhythm(uid: str, interval: float) -> Rhythm:
-    """The rhythm of a Bundle's checks for drift.
-
-    In whole seconds, as in a status, so that no check is due again in the second of its beginning.
-    """
-    period = max(int(interval), 1)
-    return Rhythm(period, int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period)
 
 
 def choose_rhythm(

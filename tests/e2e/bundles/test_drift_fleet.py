@@ -14,7 +14,7 @@ from tests.e2e.operator_process import until
 from tests.long import long_form
 
 from copyrator.api.times import parse_time
-from copyrator.bundles.rhythm import check_rhythm
+from copyrator.bundles.features.drift.record import check_rhythm
 
 FLEET = 300
 EVERY = 900.0

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.features.drift.record import check_rhythm
 from copyrator.bundles.rhythm import (
     Rhythm,
-    check_rhythm,
     choose_rhythm,
     interval_of,
     poll_retry,

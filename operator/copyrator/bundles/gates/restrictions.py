@@ -14,7 +14,6 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
@@ -26,20 +25,6 @@ def image_repository(image: str) -> str:
     name = image.split("@", 1)[0]
     head, slash, last = name.rpartition("/")
     return head + slash + last.split(":", 1)[0]
-
-
-def normal_repository(image: str) -> str:
-    """An image's repository in the form in which runtimes compare names: ``werf`` is Docker Hub's.
-
-    Source: distribution's reference.ParseNormalizedNamed; and Docker Hub has several hosts.
-    """
-    host, slash, path = image_repository(image).partition("/")
-    if not slash or not ("." in host or ":" in host or host == "localhost"):
-        host, path = "docker.io", f"{host}{slash}{path}"
-    host = host.lower().removesuffix(":443")
-    if host in HUB_HOSTS:
-        host, path = "docker.io", path if "/" in path else f"library/{path}"
-    return f"{host}/{path}"
 
 
 ANY = "*"

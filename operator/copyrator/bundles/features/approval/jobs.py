@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
@@ -38,7 +39,7 @@ from copyrator.bundles.features.approval.record import (
     PlanPurpose,
 )
 from copyrator.bundles.features.approval.rights import read_needs
-from copyrator.bundles.gates.restrictions import image_repository, normal_repository
+from copyrator.bundles.gates.restrictions import image_repository
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
 from copyrator.bundles.jobs.client import JobClient
@@ -120,6 +121,20 @@ class PlanReadings:
     by_job: dict[str, LogReading] = field(default_factory=dict)
 
 
+def _normal_repository(image: str) -> str:
+    """An image's repository in the form in which runtimes compare names: ``werf`` is Docker Hub's.
+
+    Source: distribution's reference.ParseNormalizedNamed; and Docker Hub has several hosts.
+    """
+    host, slash, path = image_repository(image).partition("/")
+    if not slash or not ("." in host or ":" in host or host == "localhost"):
+        host, path = "docker.io", f"{host}{slash}{path}"
+    host = host.lower().removesuffix(":443")
+    if host in HUB_HOSTS:
+        host, path = "docker.io", path if "/" in path else f"library/{path}"
+    return f"{host}/{path}"
+
+
 def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
     """Werf's image by digest, as the newest pod ran it; None where the pod doesn't tell.
 
@@ -138,7 +153,7 @@ def pinned_image(pods: Sequence[Mapping[str, Any]], image: str) -> str | None:
             continue
         for name in ("imageID", "image"):
             found = str(container.get(name) or "").removeprefix("docker-pullable://")
-            same = normal_repository(found) == normal_repository(image)
+            same = _normal_repository(found) == _normal_repository(image)
             if same and _PINNED.fullmatch(found):
                 return f"{image_repository(image)}@{found.partition('@')[2]}"
     return None

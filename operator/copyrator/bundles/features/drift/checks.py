@@ -35,6 +35,7 @@ from copyrator.bundles.features.drift.record import (
     CHECK,
     DriftFindings,
     break_off_check,
+    check_rhythm,
     compare_with_baseline,
     correctable_job,
     drifted_condition,
@@ -49,7 +50,6 @@ from copyrator.bundles.features.drift.record import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.rhythm import check_rhythm
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.kube.errors import Forbidden
 

@@ -11,6 +11,7 @@ approved: where the render has the hash of the baseline, which is bound.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -51,7 +52,7 @@ from copyrator.bundles.features.drift.fields import (
 )
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.pod import JobKind, Kept
-from copyrator.bundles.rhythm import check_rhythm
+from copyrator.bundles.rhythm import Rhythm
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one
@@ -149,6 +150,15 @@ def due_at(status: BundleStatus, spec: BundleSpec, spec_hash: str, uid: str) -> 
     if not has_baseline(status):
         return _baseline_due(status, spec, uid)
     return _check_due(status, spec, uid) if spec.uses(DriftSpec) else None
+
+
+def check_rhythm(uid: str, interval: float) -> Rhythm:
+    """The rhythm of a Bundle's checks for drift.
+
+    In whole seconds, as in a status, so that no check is due again in the second of its beginning.
+    """
+    period = max(int(interval), 1)
+    return Rhythm(period, int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period)
 
 
 def _baseline_due(status: BundleStatus, spec: BundleSpec, uid: str) -> datetime:

@@ -43,11 +43,11 @@ from copyrator.bundles.features.drift.fields import (
 from copyrator.bundles.features.drift.record import (
     AT_ONCE,
     DriftFindings,
+    check_rhythm,
     compare_with_baseline,
     drifted_condition,
     due_at,
 )
-from copyrator.bundles.rhythm import check_rhythm
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
