@@ -207,9 +207,7 @@ class Feature:
         """Set its gauges; before each scrape."""
 
     def wakes(
-        self,
-        before: BundleEntry | None,  # noqa: ARG002
-        after: BundleEntry | None,  # noqa: ARG002
+        self, before: BundleEntry | None, after: BundleEntry | None
     ) -> Iterable[tuple[BundleKey, Change]]:
         """The other Bundles that a change of one in the cache concerns, and why; at each change.
 
@@ -220,11 +218,11 @@ class Feature:
 
     # --- a reconcile, in the order of its steps ---------------------------------------------------
 
-    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:  # noqa: ARG002
+    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
         """Is entered before a reconcile of a Bundle, and left at its end, whatever that is."""
         return nullcontext()
 
-    def due(self, key: BundleKey) -> datetime | None:  # noqa: ARG002
+    def due(self, key: BundleKey) -> datetime | None:
         """When it is reconciled again, as something waits for its turn; None: nothing does."""
         return None
 
@@ -249,22 +247,19 @@ class Feature:
     def retry(self, entry: BundleEntry) -> None:
         """Try again what has failed by objects that the spec names: one has changed."""
 
-    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with what isn't awaited; next, where the settings don't refuse the spec.
 
         Of a Bundle that is being deleted before its release is uninstalled.
         """
         return Step(entry)
 
-    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+    def begin(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Record what a user asks for; first of a valid spec, before anything else refuses it."""
         return Step(entry)
 
     async def locate(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        take: Callable[[Step], Awaitable[BundleEntry]],  # noqa: ARG002
+        self, entry: BundleEntry, spec: BundleSpec, take: Callable[[Step], Awaitable[BundleEntry]]
     ) -> tuple[BundleEntry, BundleSpec]:
         """Complete the spec by where the release is; before it is decided who owns the release.
 
@@ -273,7 +268,7 @@ class Feature:
         """
         return entry, spec
 
-    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:  # noqa: ARG002
+    async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The same with the credential there; before a Job is created, and of deleted Bundles.
 
         Raises:
@@ -285,14 +280,14 @@ class Feature:
         """Record what is found of a Bundle; before its Job is observed or the registry is asked."""
         return Step(entry)
 
-    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:  # noqa: ARG002
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with Jobs of its own that no decision depends on; while no attempt runs.
 
         Also where updates are disabled. Next, ``observe`` and ``undecided`` are.
         """
         return Step(entry)
 
-    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:  # noqa: ARG002
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
         """What has come of those that the decision depends on; before the objects are read.
 
         Raises:
@@ -301,11 +296,7 @@ class Feature:
         return Observed()
 
     def undecided(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        status: BundleStatus,
-        missing: str | None,  # noqa: ARG002
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None
     ) -> BundleStatus:
         """The status where nothing is decided: updates are disabled, or an object is missing. Pure.
 
@@ -313,12 +304,7 @@ class Feature:
         """
         return status
 
-    async def read(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
-    ) -> Reading | None:
+    async def read(self, entry: BundleEntry, spec: BundleSpec, found: Findings) -> Reading | None:
         """What its gates need of the objects that the spec names; before the registry is asked.
 
         ``found`` has what those before it have read. Where the key differs from the one before, the
@@ -330,46 +316,37 @@ class Feature:
         """
         return None
 
-    async def check(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,  # noqa: ARG002
-        values_hash: str | None,  # noqa: ARG002
-    ) -> Step:
+    async def check(self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None) -> Step:
         """Go on with Jobs of its own for which no registry is asked; once the objects are read.
 
         Not where ``observe`` has returned a changed status: then once that is written.
         """
         return Step(entry)
 
-    def request(self, entry: BundleEntry, status: BundleStatus) -> str:  # noqa: ARG002
+    def request(self, entry: BundleEntry, status: BundleStatus) -> str:
         """What a user requests, as text: the registry's answer has to be newer. Pure.
 
         Empty: nothing; also where the status says that it was handled.
         """
         return ""
 
-    def awaits_answer(self, entry: BundleEntry) -> bool:  # noqa: ARG002
+    def awaits_answer(self, entry: BundleEntry) -> bool:
         """Whether an answer of the registry may be for one of the steps before the poll."""
         return False
 
-    def awaits(self, status: BundleStatus) -> Candidate | None:  # noqa: ARG002
+    def awaits(self, status: BundleStatus) -> Candidate | None:
         """The version that may be deployed instead of what is chosen, so that it is judged, too.
 
         Such as one that somebody has approved. Pure.
         """
         return None
 
-    def corrects(self, spec: BundleSpec) -> bool:  # noqa: ARG002
+    def corrects(self, spec: BundleSpec) -> bool:
         """Whether what is deployed may be deployed again by itself, so that it is judged, too."""
         return False
 
     def ask(
-        self,
-        registry: Registry,  # noqa: ARG002
-        candidate: Candidate,  # noqa: ARG002
-        occasion: Occasion,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
+        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
     ) -> object | None:
         """What its gates judge one version by, from the registry; while versions are judged.
 
@@ -381,11 +358,7 @@ class Feature:
         return None
 
     def recheck(
-        self,
-        registry: Registry,  # noqa: ARG002
-        digest: str,  # noqa: ARG002
-        awaited: str,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
+        self, registry: Registry, digest: str, awaited: str, found: Findings
     ) -> Rechecked | None:
         """What it says of what is deployed, and of the awaited digest; once all is chosen.
 
@@ -400,31 +373,25 @@ class Feature:
         """
         return None
 
-    def judged(
-        self,
-        status: BundleStatus,
-        findings: Findings,  # noqa: ARG002
-        *,
-        begins: bool,  # noqa: ARG002
-    ) -> BundleStatus:
+    def judged(self, status: BundleStatus, findings: Findings, *, begins: bool) -> BundleStatus:
         """The status with what it says of what is deployed; where a resolution is recorded. Pure.
 
         ``findings``: what ``recheck`` has returned. ``begins``: what was chosen is deployed now.
         """
         return status
 
-    def is_judged(self, status: BundleStatus, read: Findings) -> bool:  # noqa: ARG002
+    def is_judged(self, status: BundleStatus, read: Findings) -> bool:
         """Whether, by the status, it has judged by what was read now; after a restart. Pure."""
         return True
 
-    def find(self, spec: BundleSpec) -> object | None:  # noqa: ARG002
+    def find(self, spec: BundleSpec) -> object | None:
         """What its gates judge by, a value of its own type; before they are evaluated.
 
         Once more after the decision: where it isn't equal then, the Bundle is decided on again.
         """
         return None
 
-    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object | None:  # noqa: ARG002
+    def wants(self, entry: BundleEntry, spec: BundleSpec) -> object | None:
         """What a version is chosen by; once it isn't equal any more, the registry is asked at once.
 
         Beside the spec and the values, whose changes need no feature.
@@ -440,22 +407,22 @@ class Feature:
         """
         return proposal
 
-    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:  # noqa: ARG002
+    def correct(self, proposal: Proposal, *, is_held: bool) -> Correction | None:
         """Whether what is deployed is to be deployed again, where nothing else is. Pure.
 
         ``is_held``: something else would be, if its gates let it.
         """
         return None
 
-    def awaits_moment(self, entry: BundleEntry) -> bool:  # noqa: ARG002
+    def awaits_moment(self, entry: BundleEntry) -> bool:
         """Whether what is deployed is to be deployed again once the gates let it. Pure."""
         return False
 
     async def precede(
         self,
-        proposal: Proposal,  # noqa: ARG002
-        verdict: ReadyCondition,  # noqa: ARG002
-        find_account: Callable[[], Awaitable[Step | None]],  # noqa: ARG002
+        proposal: Proposal,
+        verdict: ReadyCondition,
+        find_account: Callable[[], Awaitable[Step | None]],
     ) -> Step | None:
         """Begin what its gate waits for, or a user requests, where nothing is deployed now.
 
@@ -469,7 +436,7 @@ class Feature:
         """
         return None
 
-    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:  # noqa: ARG002
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
         """The status with which an attempt begins; before that is written. Pure.
 
         ``proposal``: with the status that has the attempt.
@@ -479,7 +446,7 @@ class Feature:
     async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
         """Remove what the status names no more; after a decision was written."""
 
-    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:  # noqa: ARG002
+    def stops(self, entry: BundleEntry, spec: BundleSpec) -> BundleReason | None:
         """Why a Job may not begin now: it is ended where its pod hasn't started. None: it may.
 
         Also of a Bundle that is being deleted.
@@ -489,7 +456,7 @@ class Feature:
     # --- a Job of an attempt, or of its own -------------------------------------------------------
     # ``prepare`` is called for Bundles whose specs have a part of some feature.
 
-    def credential(self, spec: BundleSpec) -> Credential | None:  # noqa: ARG002
+    def credential(self, spec: BundleSpec) -> Credential | None:
         """The registry's in place of that of a Secret, for polls and Jobs; pure."""
         return None
 
@@ -505,10 +472,7 @@ class Feature:
     # ``status``, deleted ones too.
 
     async def attempt(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        status: BundleStatus,
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
         """The status with what it adds to a new attempt, such as another name of its Job.
 
@@ -520,11 +484,7 @@ class Feature:
         return status
 
     async def shape(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        order: DeployOrder,
-        job: str,  # noqa: ARG002
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
         """The order with what it adds to the Job of this name; before that is created.
 
@@ -538,10 +498,10 @@ class Feature:
 
     async def conclude(
         self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        job: JobRecord,  # noqa: ARG002
-        pods: list[dict[str, Any]],  # noqa: ARG002
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
         ending: Ending,
     ) -> Conclusion:
         """How the Job of an attempt has ended, by what only its script tells; once it has ended.
@@ -554,11 +514,7 @@ class Feature:
         return Conclusion(ending)
 
     async def blame(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        ending: Ending,  # noqa: ARG002
-        error: str,  # noqa: ARG002
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
     ) -> Ending | None:
         """How a Job has ended that failed by an error of werf, which is redacted; None: it may be.
 
@@ -568,11 +524,7 @@ class Feature:
         return None
 
     def finish(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        status: BundleStatus,
-        ending: Ending,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
+        self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
     ) -> BundleStatus:
         """The status with what it records of an attempt that has ended. Pure.
 
@@ -580,15 +532,12 @@ class Feature:
         """
         return status
 
-    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:  # noqa: ARG002
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:
         """Whether it had copies of values made for an attempt, which are deleted then. Pure."""
         return False
 
     async def uninstall(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        order: UninstallOrder,
+        self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
     ) -> UninstallOrder | Step:
         """The order with what it adds to an uninstall's Job; before that is created.
 
@@ -606,12 +555,7 @@ class Feature:
             ApiError: the next reconcile repeats it.
         """
 
-    async def attend(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        job: JobRecord,  # noqa: ARG002
-    ) -> datetime | None:
+    async def attend(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> datetime | None:
         """Keep what it has added to an unfinished Job in force; returns when to do so again.
 
         Also of a deleted Bundle.
@@ -632,24 +576,19 @@ class Feature:
             ApiError: the next reconcile repeats it.
         """
 
-    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:  # noqa: ARG002
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
         """How long a Job of its own is kept, by the status; None: as those that deploy.
 
         So a restart changes nothing. Such a Job neither deploys nor uninstalls.
         """
         return None
 
-    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:  # noqa: ARG002
+    def hinders(self, key: BundleKey, job: JobRecord) -> Blocked | None:
         """Why an unfinished Job doesn't start for want of what it has added; None: it has that."""
         return None
 
     def excuse(
-        self,
-        key: BundleKey,  # noqa: ARG002
-        job: JobRecord,  # noqa: ARG002
-        error: str,  # noqa: ARG002
-        *,
-        is_refused: bool,  # noqa: ARG002
+        self, key: BundleKey, job: JobRecord, error: str, *, is_refused: bool
     ) -> Excuse | None:
         """What it knows of a Job's failure by an error of werf; None: nothing.
 
@@ -657,7 +596,7 @@ class Feature:
         """
         return None
 
-    def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:  # noqa: ARG002
+    def secrets(self, key: BundleKey, job: JobRecord) -> Mapping[str, Sequence[bytes]]:
         """All that its Secrets for a Job have had, by their names; to redact what the Job printed.
 
         Raises:
@@ -666,10 +605,7 @@ class Feature:
         return {}
 
     async def content(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        digest: str,  # noqa: ARG002
+        self, entry: BundleEntry, spec: BundleSpec, digest: str
     ) -> Content | RegistryError | None:
         """What a version is made of, by which the output of its Job is read; of all Bundles.
 
@@ -681,34 +617,32 @@ class Feature:
         """
         return Content(())
 
-    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:  # noqa: ARG002
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
         """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure."""
         return ()
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
+    def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """The status with what follows from the rest of it; last, before each write."""
         return status
 
     def conditions(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        status: BundleStatus,  # noqa: ARG002
+        self, entry: BundleEntry, status: BundleStatus
     ) -> Mapping[ConditionType, FurtherCondition | None]:
         """Its conditions, as part of a status that is written if it changed. Pure."""
         return {}
 
-    def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:  # noqa: ARG002
+    def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """The status with what is brought up to date where one is written anyway."""
         return status
 
     def is_told(
         self,
-        condition: ConditionType,  # noqa: ARG002
-        reason: AnyReason,  # noqa: ARG002
-        before: BundleStatus,  # noqa: ARG002
-        status: BundleStatus,  # noqa: ARG002
+        condition: ConditionType,
+        reason: AnyReason,
+        before: BundleStatus,
+        status: BundleStatus,
     ) -> bool:
         """Whether no Event is needed for a new reason of Ready or UpdatePending. Pure."""
         return False
@@ -886,11 +820,7 @@ class Features:
         return found
 
     def has_told(
-        self,
-        entry: BundleEntry,
-        condition: ConditionType,
-        reason: AnyReason,
-        status: BundleStatus,
+        self, entry: BundleEntry, condition: ConditionType, reason: AnyReason, status: BundleStatus
     ) -> bool:
         """Whether no Event is needed for a new reason."""
         asked = self.of(entry, Feature.is_told)
@@ -912,10 +842,7 @@ class Features:
         return entry
 
     async def locate(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        take: Callable[[Step], Awaitable[BundleEntry]],
+        self, entry: BundleEntry, spec: BundleSpec, take: Callable[[Step], Awaitable[BundleEntry]]
     ) -> tuple[BundleEntry, BundleSpec]:
         """The Bundle, and its spec with where the release is."""
         for one in self.of(entry, Feature.locate):

@@ -206,11 +206,7 @@ class ApprovalFeature(Feature):
         return await self.plans.progress(entry, spec)
 
     def undecided(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,  # noqa: ARG002
-        status: BundleStatus,
-        missing: str | None,
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None
     ) -> BundleStatus:
         """The gate says that nothing is planned while updates are disabled."""
         is_paused = missing is None and not self.plans.is_job_created(entry, status)
@@ -330,16 +326,12 @@ class ApprovalFeature(Feature):
         return await self.deploys.blame(entry, spec, ending, error, find_plan(entry.status))
 
     def finish(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        status: BundleStatus,
-        ending: Ending,
-        found: Findings,
+        self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
     ) -> BundleStatus:
         """The status with whether what was stored was approved, and with the deployed plan."""
         return record_end(status, ending, found)
 
-    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:  # noqa: ARG002
+    def has_copies(self, spec: BundleSpec, attempted: Attempted) -> bool:
         """Whether the attempt was planned."""
         return attempted.plan_job is not None
 
@@ -368,9 +360,7 @@ class ApprovalFeature(Feature):
     # --- a write of the status --------------------------------------------------------------------
 
     def conditions(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        status: BundleStatus,
+        self, entry: BundleEntry, status: BundleStatus
     ) -> Mapping[ConditionType, FurtherCondition | None]:
         """Whether what was deployed is what was approved."""
         found = status.find(AsApprovedStatus)

@@ -43,11 +43,7 @@ class ChartsFeature(Feature):
         )
 
     def ask(
-        self,
-        registry: Registry,
-        candidate: Candidate,
-        occasion: Occasion,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
+        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
     ) -> FoundChart:
         """The chart of a version."""
         facts = registry.look_up(self._reader, candidate.digest, None)

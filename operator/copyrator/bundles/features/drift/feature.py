@@ -207,10 +207,10 @@ class DriftFeature(Feature):
 
     async def conclude(
         self,
-        entry: BundleEntry,  # noqa: ARG002
-        spec: BundleSpec,  # noqa: ARG002
-        job: JobRecord,  # noqa: ARG002
-        pods: list[dict[str, Any]],  # noqa: ARG002
+        entry: BundleEntry,
+        spec: BundleSpec,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
         ending: Ending,
     ) -> Conclusion:
         """How a correction has ended, by what only its script tells."""
@@ -225,11 +225,7 @@ class DriftFeature(Feature):
         return await self._deploys.blame(entry, spec, ending, error, _plan_of(entry.status))
 
     def finish(
-        self,
-        entry: BundleEntry,
-        status: BundleStatus,
-        ending: Ending,  # noqa: ARG002
-        found: Findings,  # noqa: ARG002
+        self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
     ) -> BundleStatus:
         """The status where a correction has ended: the deployed plan is the former one."""
         if not status.attempted.correction or status.attempted.outcome != Outcome.SUCCEEDED:

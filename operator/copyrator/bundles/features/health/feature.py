@@ -85,7 +85,7 @@ class HealthFeature(Feature):
     def conditions(
         self,
         entry: BundleEntry,
-        status: BundleStatus,  # noqa: ARG002 - a change of the condition alone is no reason to write
+        status: BundleStatus,  # a change of the condition alone is no reason to write
     ) -> Mapping[ConditionType, FurtherCondition | None]:
         """The condition as it is on record; ``review`` decides when it is written for itself."""
         return {ConditionType.HEALTHY: _recorded(entry.status)}

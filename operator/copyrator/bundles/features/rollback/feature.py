@@ -37,10 +37,10 @@ class RollbackFeature(Feature):
 
     def is_told(
         self,
-        condition: ConditionType,  # noqa: ARG002
+        condition: ConditionType,
         reason: AnyReason,
-        before: BundleStatus,  # noqa: ARG002
-        status: BundleStatus,  # noqa: ARG002
+        before: BundleStatus,
+        status: BundleStatus,
     ) -> bool:
         """By the Event when the annotation was seen."""
         return reason in (BundleReason.PINNED, BundleReason.PIN_REFUSED)

@@ -72,21 +72,12 @@ class SignaturesFeature(Feature):
         untrusted = sum(verdict == Trust.NOT_TRUSTED for verdict in found)
         self.context.metrics.bundles_untrusted.set(untrusted)
 
-    async def read(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        found: Findings,  # noqa: ARG002
-    ) -> Asked | None:
+    async def read(self, entry: BundleEntry, spec: BundleSpec, found: Findings) -> Asked | None:
         """What is required; None: nothing."""
         return await self.trust.of(entry, spec) or None
 
     def ask(
-        self,
-        registry: Registry,
-        candidate: Candidate,
-        occasion: Occasion,  # noqa: ARG002
-        found: Findings,
+        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
     ) -> Signed | None:
         """The verdict on a version's signatures."""
         asked = found.of(Asked)
@@ -130,9 +121,7 @@ class SignaturesFeature(Feature):
         return (status.part(Verification).policy or "") == (asked.key if asked else "")
 
     def conditions(
-        self,
-        entry: BundleEntry,  # noqa: ARG002
-        status: BundleStatus,
+        self, entry: BundleEntry, status: BundleStatus
     ) -> Mapping[ConditionType, FurtherCondition | None]:
         """The condition Verified."""
         return {ConditionType.VERIFIED: verified_condition(status)}
