@@ -53,7 +53,8 @@ class StepTaker:
     """Takes the results of one reconcile's steps: writes, then does, and collects due times."""
 
     writer: StatusWriter
-    due: list[datetime] = field(default_factory=list)
+    due: list[datetime | None] = field(default_factory=list)
+    """None is no time."""
 
     async def take(self, step: Step) -> BundleEntry:
         """Put a step on record, then do what follows; returns the Bundle as it is then.
@@ -64,7 +65,7 @@ class StepTaker:
         while True:
             with step.guard or nullcontext():
                 bundle = await self._write(step)
-                self.due += [moment for moment in step.due if moment is not None]
+                self.due += filter(None, step.due)
                 if step.effect is None:
                     return bundle
                 step = await step.effect(bundle)
@@ -80,7 +81,7 @@ class StepTaker:
     @property
     def earliest(self) -> datetime | None:
         """The earliest due time; None: the Bundle isn't reconciled until something changes."""
-        return min(self.due, default=None)
+        return min(filter(None, self.due), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +167,12 @@ class BundleReconciler:
         if entry.deleting:
             await self._reconcile_deleted(steps, entry)
         elif changes == {Change.ANSWER} and inputs is not None and self._are_current(inputs, entry):
-            steps.due += [inputs.due] if inputs.due else []
+            steps.due.append(inputs.due)
             await self._deploy(steps, inputs)
         else:
             await self._reconcile_live(steps, entry)
-        if not entry.is_plain and (turn := self.features.due(entry)) is not None:
-            steps.due.append(turn)
+        if not entry.is_plain:
+            steps.due.append(self.features.due(entry))
 
     def _are_current(self, inputs: DeployInputs, entry: BundleEntry) -> bool:
         """Whether the steps before a poll needn't be taken again when its answer has arrived."""
@@ -228,15 +229,14 @@ class BundleReconciler:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
         for job in self.jobs.of(entry.key, entry.uid):
             steps.due += await self.attempts.limit_job(entry, spec, job)
-        observed, dues = None, list[datetime | None]()
+        observed = None
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.advance):
                 entry = await steps.take(await one.advance(entry, spec))
             observed, due = await self.features.observe(entry, spec)
-            dues.append(due)
+            steps.due.append(due)
         if spec.auth or not entry.is_plain:
-            dues.append(await self.secrets.tidy(entry, spec))
-        steps.due += filter(None, dues)
+            steps.due.append(await self.secrets.tidy(entry, spec))
         if entry.is_paused:
             await steps.take(self._pause(entry, spec, observed or entry.status))
             return

@@ -260,7 +260,7 @@ class AttemptRunner:
 
     async def limit_job(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord
-    ) -> list[datetime]:
+    ) -> tuple[datetime | None, ...]:
         """Set the TTL of a Bundle's Job, which isn't of an attempt without a recorded outcome.
 
         Returns when to do so again: when a feature keeps it no more, and to keep a Job of which a
@@ -272,9 +272,8 @@ class AttemptRunner:
             kept = next(filter(None, found), kept)
         await self.jobs.set_ttl(job, kept.seconds, grace=kept.grace)
         if not job.kind.is_further:
-            return []
-        renewed = self.context.clock() + RENEWED if job.is_held else None
-        return [one for one in (kept.until, renewed) if one is not None]
+            return ()
+        return kept.until, self.context.clock() + RENEWED if job.is_held else None
 
     async def find_end(self, entry: BundleEntry) -> Step:
         """``done`` where the recorded attempt's Job has an outcome, or was deleted without one."""
