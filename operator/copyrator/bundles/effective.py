@@ -9,7 +9,12 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.gates.restrictions import refusal, restrict_spec
+from copyrator.bundles.gates.restrictions import is_gated, refusal, restrict_spec
+
+
+def is_gated_by(context: Context, spec: BundleSpec) -> bool:
+    """Whether a Bundle's deploys are decided about by somebody else than its author."""
+    return spec.is_gated or is_gated(spec, signed=context.gates.vouch(spec))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.effective import is_gated_by
 from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
 from copyrator.bundles.gates.gate import Candidate, Findings, Gates, Occasion, Waiting
-from copyrator.bundles.gates.restrictions import is_gated
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polls import RegistryPoller
@@ -26,12 +27,8 @@ class ChartsFeature(Feature):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.uses = self._is_gated
+        self.uses = partial(is_gated_by, context)
         self.gates = Gates(version=(replace(VENDORED, concerns=self.uses), PLAIN))
-
-    def _is_gated(self, spec: BundleSpec) -> bool:
-        """Whether a Bundle's deploys are decided about by somebody else than its author."""
-        return spec.is_gated or is_gated(spec, signed=self.context.gates.vouch(spec))
 
     def connect(self, parts: Parts) -> None:
         """Make what reads charts."""
