@@ -24,7 +24,7 @@ from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped
 
 CRDS = ROOT / "crds"
-_HEAD = "# Written by `make generate` from operator/copyrator/api: don't edit.\n"
+_HEAD = "# Written by `make generate` from the types in operator/copyrator: don't edit.\n"
 
 
 def definition(api_version: str, kind: str, root: type[Root], **other: Schema) -> Schema:
