@@ -9,11 +9,9 @@ from tests.replacing import replace
 from tests.unit.bundles.plan_samples import PLANNED
 
 from copyrator.api.approval import ApprovedPlan, PlanStatus
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.drift import DriftCheck, DriftStatus
 from copyrator.api.plan_status import Baseline, PreviewPlan
-from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.drift.feature import DriftFeature
@@ -27,12 +25,7 @@ FEATURES = Features([ApprovalFeature(NONE), DriftFeature(NONE)], Memories())
 
 
 def needed_jobs(status: BundleStatus) -> set[str | None]:
-    body = {
-        "metadata": {"namespace": "team", "name": "shop"},
-        "spec": {"registry": "r.example", "repo": "app"},
-        "status": status.to_dict(),
-    }
-    return {*FEATURES.needed_jobs(read_entry(body, BundleDefaults()), status)} - {None}
+    return {*FEATURES.needed_jobs(status)} - {None}
 
 
 @pytest.mark.parametrize(
