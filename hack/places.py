@@ -35,9 +35,12 @@ ORDER = (
     *("controller", "features", "reconciler", "status", "deploy", "version"),
     *("patches", "engine", "jobs", "inputs", "effective", "context", "schedule"),
     *("step", "ready_conditions", "deciding", "gates", "bundle", "requests"),
-    *("account", "candidates", "rhythm", "pod", "identity", "memory"),
+    *("account", "candidates", "rhythm", "pod", "identity", "memory", "fields", "reasons", "list"),
 )
-"""The folders and modules of `bundles`, each above those that it may import."""
+"""The folders and modules of `bundles`, each above those that it may import.
+
+`list` is the list of features, which knows their names alone.
+"""
 QUEUES = ("queue", "scheduler", "schedule")
 """The attributes that hold the work queue, the scheduler or their owner; `_queue` counts too."""
 REQUEUES = ("changed", "set_due")
@@ -157,6 +160,7 @@ def _arrows_back_up(imports: grimp.ImportGraph) -> set[str]:
     """Imports inside `bundles` against its order, of one folder or module each."""
     within = f"{PACKAGE}.bundles."
     places = {name: name.split(".")[2] for name in imports.modules if name.startswith(within)}
+    places[f"{within}features"] = "list"
     return {
         f"{place} -> {places[other]}"
         for name, place in places.items()

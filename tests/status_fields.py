@@ -1,14 +1,19 @@
 """The fields of a status, by their types."""
 
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import GenericAlias
 from typing import Any, get_args, get_origin
 
 from tests.replacing import replace
 
-from copyrator.api.bundle import STATUS_PARTS
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.records import Packed, Record
 from copyrator.api.schema import slots
+from copyrator.bundles import features
+from copyrator.bundles.fields import ENGINE_STATUS, status_parts
 
 
 def json_fields(record: type[Record]) -> dict[str, Any]:
@@ -19,14 +24,17 @@ def json_fields(record: type[Record]) -> dict[str, Any]:
         else one.kind
         for one in slots(record)
     }
-    for part in STATUS_PARTS if record is BundleStatus else ():
+    for part in status_parts() if record is BundleStatus else ():
         found |= {part.FIELD: part} if part.FIELD else json_fields(part)
     return found
 
 
 def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
-    """The status with other fields, those of its parts by their names."""
-    for kind in STATUS_PARTS:
+    """The status with other fields, those of its parts by their names.
+
+    Also those of features that are taken out (tests/without.py).
+    """
+    for kind in _all_parts():
         if kind.FIELD:
             part = changes.pop(_snake(kind.FIELD), None)
         else:
@@ -34,6 +42,13 @@ def changed(status: BundleStatus, **changes: Any) -> BundleStatus:
             part = replace(status.part(kind), **own) if own else None
         status = status if part is None else status.with_part(part)
     return replace(status, **changes)
+
+
+@cache
+def _all_parts() -> tuple[type[Record], ...]:
+    names = [f"{features.__name__}.{one.name}.fields" for one in iter_modules(features.__path__)]
+    listed = [getattr(import_module(one), "STATUS", ()) for one in names if find_spec(one)]
+    return (*ENGINE_STATUS, *(part for parts in listed for part in parts))
 
 
 def _snake(name: str) -> str:

@@ -10,17 +10,21 @@ import msgspec
 import yaml
 
 from copyrator.api import names
-from copyrator.api.bundle import PARTS, STATUS_PARTS, Bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionType
+from copyrator.api.reasons import described
 from copyrator.api.rule import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
+from copyrator.bundles.features import listed
+from copyrator.bundles.fields import Bundle, spec_parts, status_parts
+from copyrator.bundles.reasons import bundle_reasons
 from demo.chart import ROOT
 from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped
 
 CRDS = ROOT / "crds"
-_HEAD = "# Written by `make generate` from operator/copyrator/api: don't edit.\n"
+_HEAD = "# Written by `make generate` from the types in operator/copyrator: don't edit.\n"
 
 
 def definition(api_version: str, kind: str, root: type[Root], **other: Schema) -> Schema:
@@ -120,9 +124,11 @@ def rules() -> str:
 
 def bundles() -> str:
     """The CRD of Bundles."""
-    spec = composed(BundleSpec, PARTS, description="What is deployed, from where, and how.")
+    spec = composed(BundleSpec, spec_parts(), description="What is deployed, from where, and how.")
     observed = "Observed state. Set by the operator, except forceUpdate."
-    status = composed(BundleStatus, STATUS_PARTS, description=observed)
+    status = composed(BundleStatus, status_parts(), description=observed)
+    condition = status["properties"]["conditions"]["items"]["properties"]
+    condition["reason"]["description"] = _reasons()
     metadata = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": names.MAX_RELEASE_NAME}},
@@ -134,6 +140,16 @@ def bundles() -> str:
         status=status,
     )
     return _text(found)
+
+
+def _reasons() -> str:
+    """The words of all reasons of conditions."""
+    own = sorted(listed("reasons", "CONDITIONS"), key=lambda one: [*ConditionType].index(one[0]))
+    kinds = "; of ".join(f"{condition} {described(kind)}" for condition, kind in own)
+    every = described(bundle_reasons().values())
+    return f"Reason in CamelCase: {every}. Of {kinds}.".replace(
+        ". Of Drifted ", ". Of Drifted also "
+    )
 
 
 FILES: dict[Path, Callable[[], str]] = {

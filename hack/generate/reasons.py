@@ -8,14 +8,19 @@ from functools import partial
 from pathlib import Path
 
 from copyrator.api.reasons import Reason, bundles, notices, rules
+from copyrator.bundles.features import listed
+from copyrator.bundles.reasons import bundle_reasons
 from demo.chart import ROOT
 
 KINDS = {
-    name: kind
+    name: tuple(kind)
     for part in (bundles, notices, rules)
     for name, kind in vars(part).items()
     if isinstance(kind, type) and issubclass(kind, Reason) and kind is not Reason
 }
+KINDS |= {kind.__name__: tuple(kind) for _, kind in listed("reasons", "CONDITIONS")}
+KINDS["BundleReason"] = tuple(bundle_reasons().values())
+KINDS["BundleEvent"] += tuple(one for kind in listed("reasons", "EVENTS") for one in kind)
 _OF_TAGS = {
     "wanted": "`spec.version`",
     "retry": "`copyrator reconcile bundle NAME`",

@@ -14,8 +14,7 @@ from tests.steps import STEP_SECONDS
 
 from copyrator import __version__
 from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.features import load_gates
-from copyrator.bundles.gates.gate import Occasion
+from copyrator.bundles.gates.gate import Occasion, load_gates
 from copyrator.bundles.rhythm import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from generate import reasons

@@ -1,12 +1,12 @@
 """The spec of a Bundle: what the engine takes of it, and how features add theirs.
 
-``BundleSpec`` has the fields of a plain Bundle. A feature has a ``Part`` of its own, in a module of
-its own; ``copyrator.api.bundle`` lists them and reads a Bundle. Durations are in seconds.
+``BundleSpec`` has the fields of a plain Bundle. A feature has a ``Part`` of its own, in its folder;
+``copyrator.bundles.fields`` reads a Bundle. Durations are in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -18,7 +18,7 @@ from copyrator.api import names, syntax
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
-from copyrator.api.object_refs import ValuesKind
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import (
     DERIVED,
     OPEN,
@@ -91,6 +91,15 @@ class Part(Form):
     FIELD: ClassVar[str] = ""
     RESTRICTS: ClassVar[bool] = False
     """Whether by it something other than its author decides about a Bundle's deploys."""
+    NEEDS_PLAIN_CHART: ClassVar[bool] = False
+    """Whether the chart of a Bundle that uses it has to read the same for everybody."""
+    ANNOTATION: ClassVar[str] = ""
+    """The annotation that it is read from, in place of the spec."""
+
+    @classmethod
+    def read_annotation(cls, raw: Any) -> Self:
+        """Read that; raises SpecError with the whole path."""
+        raise NotImplementedError
 
     @classmethod
     def absent(cls) -> Self | None:
@@ -98,8 +107,16 @@ class Part(Form):
         return None if any(slot.is_required for slot in slots(cls)) else cls()
 
     @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """The objects that the operator reads for it, and the fields that name them."""
+        return ()
+
+    @property
     def required(self) -> ConditionType | None:
-        """The condition that Bundles which depend on this one wait for, too; None: Ready alone."""
+        """The condition that Bundles which depend on this one, and attestations, wait for, too.
+
+        None: Ready alone.
+        """
         return None
 
     @property
@@ -543,6 +560,11 @@ class BundleSpec(Form, kw_only=True):
         assert found is not None, f"{kind.__name__} may be absent: use find"
         return found
 
+    @property
+    def needs_plain_chart(self) -> bool:
+        """Whether its chart has to read the same for everybody."""
+        return any(part.NEEDS_PLAIN_CHART and not part.is_off for part in self.parts)
+
     def uses(self, kind: type[Part]) -> bool:
         """Whether the spec has anything of a feature, and it isn't off."""
         part = self.find(kind)
@@ -583,6 +605,16 @@ class BundleSpec(Form, kw_only=True):
     def excluded(self) -> frozenset[str]:
         """The digests that aren't deployed, whatever the registry has."""
         return frozenset(digest for part in self.parts for digest in part.excluded)
+
+    @property
+    def required(self) -> tuple[ConditionType, ...]:
+        """The conditions that those wait for, beside Ready."""
+        return tuple(filter(None, (part.required for part in self.parts)))
+
+    @property
+    def part_refs(self) -> Iterator[tuple[str, LocalObjectRef]]:
+        """The objects that the operator reads for its parts, and the fields that name them."""
+        return (ref for part in self.parts for ref in part.refs)
 
     @property
     def binds_passwords(self) -> bool:

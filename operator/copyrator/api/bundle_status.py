@@ -17,8 +17,7 @@ from copyrator.api.conditions import (
     Suspension,
     find_condition,
 )
-from copyrator.api.reasons import described
-from copyrator.api.reasons.bundles import BundleReason, DriftReason, HealthReason, StoredReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Composed, Int32, Packed, Record, Time
 from copyrator.api.schema import REQUIRED, Schema, Takes
 from copyrator.api.structs import replace
@@ -348,15 +347,6 @@ class FailedPolls(Record, frozen=True):
     """When the first of them failed."""
 
 
-_REASON: Final = Takes(
-    {
-        "description": f"Reason in CamelCase: {described(BundleReason)}. Of Drifted also "
-        f"{described(DriftReason)}; of Healthy {described(HealthReason)}; of AsApproved "
-        f"{described(StoredReason)}."
-    }
-)
-
-
 class BundleCondition(Condition, frozen=True):
     """A condition as the CRD describes it."""
 
@@ -367,7 +357,8 @@ class BundleCondition(Condition, frozen=True):
     controllers want them), Attested (the registry has the statement about what is deployed),
     AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
     settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
-    reason: Annotated[str, REQUIRED, _REASON] | None = None
+    reason: Annotated[str, REQUIRED] | None = None
+    """Reason in CamelCase; the CRD lists all."""
 
 
 def _keyed(name: str) -> Schema:
@@ -406,8 +397,15 @@ class Pin(Record, frozen=True):
 _NO_PIN: Final = Pin()
 
 
+class ClusterStatus(Record, frozen=True):
+    """The cluster that spec.kubeConfig names."""
+
+    server: str | None = None
+    """API server that spec.kubeConfig names, as its Secret was read last."""
+
+
 class BundleStatus(Composed, frozen=True):
-    """The whole status: what every Bundle has, and the features' parts (bundle.py)."""
+    """The whole status: what every Bundle has, and the parts of the features and the engine."""
 
     ready: Int32 | None = None
     """1 when the spec is valid and its credentials are usable. It doesn't mean deployed: the

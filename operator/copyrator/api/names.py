@@ -100,7 +100,7 @@ ANN_NOTIFY_TEST: Final = "operator.werf.dev/notify-test"
 """On the ConfigMap copyrator-notifications: the name of an entry, a blank and the time; it is sent
 a test message."""
 ANN_FREEZE: Final = "operator.werf.dev/freeze"
-"""On a Namespace, any value: no deploy begins in it; see api.freeze."""
+"""On a Namespace, any value: no deploy begins in it; see bundles.features.freeze.fields."""
 ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
 """On a Bundle, any new value: poll now and deploy the result, even if it is deployed already or
 quarantined. What to use in place of ``status.forceUpdate``.

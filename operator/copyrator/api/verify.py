@@ -1,4 +1,4 @@
-"""``spec.verify``, and the same entries in the operator's signature policy: whom to trust."""
+"""Whom to trust: entries of ``spec.verify`` and of the operator's signature policy; the verdict."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
 from copyrator.api import syntax
-from copyrator.api.bundle_spec import Part
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.records import Record
 from copyrator.api.schema import Form, Rule, fail, items, text
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
-
-SIGNATURE_GATE: Final = "signature"
-"""Name of the gate."""
 
 SIGNATURE_ENTRIES: Final = 10
 """Entries of one requirement."""
@@ -141,18 +137,6 @@ AnyOf = Annotated[
     ),
 ]
 """Signers, of which one is enough."""
-
-
-class SignaturesSpec(Part):
-    """Who may sign what is deployed."""
-
-    FIELD: ClassVar[str] = "verify"
-    """Signatures that a version must have to be deployed; others are skipped. The operator's
-    signature policy may require more."""
-    RESTRICTS: ClassVar[bool] = True
-
-    any_of: AnyOf
-    """Signers; a signature by one of them is enough."""
 
 
 def refs_of(entries: Iterable[VerifyEntry]) -> tuple[LocalObjectRef, ...]:

@@ -12,17 +12,15 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from copyrator.api import names
-from copyrator.api.approval import ApprovalMode
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import PodDefaults
-from copyrator.api.globs import Globs
 from copyrator.api.reasons import AnyReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features import load
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.identity import Hash
 from copyrator.bundles.memory import Memories
@@ -198,19 +196,10 @@ def defaults_of(settings: Settings) -> BundleDefaults:
         interval=settings.timer_interval,
         werf_version=settings.werf_tag,
         jobs_ttl=settings.jobs_ttl,
-        require_approval=_floors(settings.require_approval),
         pods=PodDefaults(dict(settings.job_pod_labels), dict(settings.job_pod_annotations)),
         allowed_pod_metadata=settings.allowed_pod_metadata,
-        require_bound_plans=_globs(settings.require_bound_plans),
+        policies=tuple(one.make_policy(settings) for one in load("defaults")),
     )
-
-
-@lru_cache(maxsize=4)
-def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMode], ...]:
-    return tuple((Globs((glob,)), ApprovalMode(mode)) for glob, mode in pairs)
-
-
-_globs = lru_cache(maxsize=4)(Globs)
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:

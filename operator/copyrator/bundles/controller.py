@@ -18,7 +18,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
@@ -30,7 +29,7 @@ from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.deploy.uninstall import Uninstaller
 from copyrator.bundles.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
-from copyrator.bundles.features import make_features
+from copyrator.bundles.features import load
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.inputs.watches import ReferenceWatcher
@@ -39,6 +38,7 @@ from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.patches import BundlePatcher
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.bundles.reconciler import BundleReconciler
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.bundles.status import StatusWriter
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from copyrator.settings.config import Settings
     from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
-_REASONS: Final = frozenset(reason.value for reason in BundleReason)
-"""The values of labels: a status can be forged, and must not add others."""
 OPENSHIFT: Final = "security.openshift.io"
 """API group of the SCCs: those that admit Jobs reject pods that name other ids than a namespace's
 range has, and give them."""
@@ -69,12 +67,13 @@ range has, and give them."""
 
 def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: PollStates) -> None:
     """Set the gauges of all Bundles, of the objects that they name, and the oldest poll's age."""
+    known = bundle_reasons()  # a status can be forged, and must not add other labels
     reasons, pending = Counter[str](), Counter[str]()
     quarantined, unpolled, oldest = 0, 0, 0.0
     for entry in context.bundles:
         status = entry.status
         reason = status.ready_reason
-        reasons[reason if reason in _REASONS else "Unknown"] += 1
+        reasons[reason if reason in known else "Unknown"] += 1
         update = status.condition(ConditionType.UPDATE_PENDING)
         pending[(update.is_true and update.reason) or ""] += 1
         failed = status.attempted.outcome == Outcome.FAILED and reason not in PAUSES
@@ -90,7 +89,7 @@ def publish_gauges(context: Context, watches: ReferenceWatcher, poll_states: Pol
     gauge = context.metrics.updates_pending
     gauge.clear()
     for reason, count in pending.items():
-        if reason in _REASONS:
+        if reason in known:
             gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.bundles_poll_failed.set(unpolled)
@@ -196,7 +195,9 @@ class BundleController:
             proxies=proxies or {},
             seen_time=seen_time,
         )
-        self._features = features = Features(make_features(context), memories)
+        self._features = features = Features(
+            tuple(one.FEATURE(context) for one in load("feature")), memories
+        )
         context.gates = gates or features.gates
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(

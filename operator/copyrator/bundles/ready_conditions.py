@@ -20,6 +20,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import times
 from copyrator.bundles.deciding import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.gates.gate import Held
+from copyrator.bundles.reasons import read_reason
 
 
 def short(digest: str | None) -> str:
@@ -48,7 +49,7 @@ def update_pending(status: BundleStatus, ready: ReadyCondition | None = None) ->
         awaited = [one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL]
         failed = [one for one in open_ones if one.state == GateState.REFUSED]
         first = (awaited or failed or open_ones)[0]  # the one for which somebody has to act
-        reason, text = BundleReason.read(first.reason or ""), f"Gate {first.name}: {first.message}"
+        reason, text = read_reason(first.reason or ""), f"Gate {first.name}: {first.message}"
     elif pin.digest is not None:
         reason, text = BundleReason.PINNED, pinned(status)
     elif refused:
@@ -150,7 +151,7 @@ def will_retry(status: BundleStatus, *, after: str = "") -> ReadyCondition:
     )
     if attempted.outcome != Outcome.FAILED:
         text += "; this isn't counted as a failure of the version"
-    reason = BundleReason.read(attempted.reason or BundleReason.DEPLOY_FAILED)
+    reason = read_reason(attempted.reason or BundleReason.DEPLOY_FAILED)
     return ReadyCondition(Health.RETRYING, reason, text + _kept(status))
 
 

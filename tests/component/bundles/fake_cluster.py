@@ -22,9 +22,9 @@ from tests.component.kube.fake_api import (
     verb_of,
 )
 
-from copyrator.api.drift import DriftSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.features.approval.guard.enforcement import ADMISSION, BINDINGS, POLICIES
+from copyrator.bundles.features.drift.fields import DriftSpec
 from copyrator.bundles.rhythm import check_rhythm
 
 WRITES = ("create", "update", "patch", "delete")

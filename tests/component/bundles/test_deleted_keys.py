@@ -148,7 +148,14 @@ class State:
 STATES: list[Callable[[State], Awaitable[Any]]] = [
     one for name, one in vars(State).items() if not name.startswith("_")
 ]
-NEEDS = {State.unhealthy: ("health",), State.not_accepted: ("consent", "health")}
+NEEDS = {
+    State.unhealthy: ("health",),
+    State.not_accepted: ("consent", "health"),
+    State.planning: ("approval",),
+    State.awaiting_approval: ("approval",),
+    State.previewing: ("approval",),
+    State.checking: ("drift",),
+}
 
 
 @pytest.mark.parametrize(

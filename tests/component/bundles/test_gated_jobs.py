@@ -82,6 +82,7 @@ async def uninstalled(cluster: BundleCluster) -> None:
     await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
 
 
+@pytest.mark.needs("approval")
 async def test_the_jobs_of_a_bundle_with_approval_get_nothing_that_acts_before_it(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -98,6 +99,7 @@ async def test_the_jobs_of_a_bundle_with_approval_get_nothing_that_acts_before_i
     assert_restricted(cluster, "plan", "deploy", "uninstall")
 
 
+@pytest.mark.needs("approval")
 async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -107,6 +109,7 @@ async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     assert_restricted(cluster, "plan")
 
 
+@pytest.mark.needs("drift")
 async def test_checks_for_drift_and_the_deploys_that_they_are_of(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -179,6 +182,7 @@ async def test_a_bundle_without_gates_keeps_all_that_it_sets(
         assert "enableServiceLinks" not in pod["spec"]
 
 
+@pytest.mark.needs("approval")
 async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -197,6 +201,7 @@ async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has
     assert cluster.status()["deployed"] == status["deployed"]
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -208,6 +213,7 @@ async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(
     assert_restricted(cluster, "plan")
 
 
+@pytest.mark.needs("approval")
 async def test_the_condition_names_what_is_withheld_until_it_is_removed(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -229,6 +235,7 @@ async def test_the_condition_names_what_is_withheld_until_it_is_removed(
     )
 
 
+@pytest.mark.needs("approval")
 async def test_the_operators_settings_let_metadata_of_pods_pass(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

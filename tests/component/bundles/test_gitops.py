@@ -103,6 +103,7 @@ async def test_frozen_and_suspended(
     assert said(cluster).startswith("Suspended: suspended; before: Frozen")
 
 
+@pytest.mark.needs("approval")
 async def test_an_approval_is_waited_for(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -118,6 +119,7 @@ async def test_an_approval_is_waited_for(
     assert health(cluster) == ("Suspended", "InProgress", "Current")
 
 
+@pytest.mark.needs("drift")
 async def test_drift_is_said(cluster: BundleCluster, run: Run, bundle: Make, werf: Werf) -> None:
     release = Release(cluster, werf)
     bundle(drift=DETECT)

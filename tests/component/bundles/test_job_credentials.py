@@ -112,6 +112,7 @@ async def test_a_deploy_gets_the_registrys_credential_alone_for_as_long_as_it_ru
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
 
 
+@pytest.mark.needs("approval")
 async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -137,6 +138,7 @@ async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credent
     }
 
 
+@pytest.mark.needs("drift")
 async def test_checks_for_drift_have_no_other_credential(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -351,6 +353,7 @@ async def test_its_secret_is_deleted_however_often_that_fails_and_deploys_go_on(
     await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
 
 
+@pytest.mark.needs("approval")
 async def test_that_of_a_preview_is_deleted_however_often_that_fails(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -372,6 +375,7 @@ async def test_that_of_a_preview_is_deleted_however_often_that_fails(
     await eventually(look, "its Secrets are deleted")
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("by", ["its owner", "somebody else"])
 @pytest.mark.parametrize("spec", [{}, {"approval": ALWAYS}], ids=["deploy", "plan"])
 async def test_a_job_gets_the_present_credential_although_its_secret_was_written_before(

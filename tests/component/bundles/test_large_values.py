@@ -18,10 +18,10 @@ from tests.component.bundles.waiting import eventually
 from tests.long import LONG, long_form
 from tests.steps import STEP_SECONDS, measured_steps
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
 from copyrator.bundles.memory import Memories

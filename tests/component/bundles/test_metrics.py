@@ -87,6 +87,7 @@ async def test_quarantined_bundles_are_counted(
     await shows(operator, {"copyrator_bundles_quarantined": 1, failed: 1})
 
 
+@pytest.mark.needs("approval")
 async def test_what_updates_wait_for_is_counted_also_where_an_older_version_runs(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -241,6 +241,7 @@ async def test_a_rotated_secret_is_used_at_once(
 FLOOR = (("team", "Always"),)
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("floor", [(), FLOOR], ids=["", "with approval required"])
 async def test_where_approval_is_required_a_password_goes_only_to_the_host_that_its_secret_names(
     cluster: BundleCluster,
@@ -278,6 +279,7 @@ async def test_where_approval_is_required_a_password_goes_only_to_the_host_that_
     assert login["command"][-1] == registry.host
 
 
+@pytest.mark.needs("approval")
 async def test_where_approval_is_required_a_secret_that_names_its_hosts_needs_no_annotation(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -20,10 +20,10 @@ from tests.component.bundles.fake_werf import Werf, container
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.features.approval.orders import plan_order
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.jobs.job import build_deploy_job
 
@@ -100,6 +100,7 @@ async def test_a_key_that_is_not_there_is_named_and_waited_for(
     await deployed(cluster)
 
 
+@pytest.mark.needs("approval")
 async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -137,6 +138,7 @@ async def test_a_planned_deploy_gets_the_key_that_its_plan_had(
     await deployed(cluster)
 
 
+@pytest.mark.needs("approval")
 async def test_a_copy_of_the_key_that_is_not_as_planned_ends_the_deploy(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -157,6 +159,7 @@ async def test_a_copy_of_the_key_that_is_not_as_planned_ends_the_deploy(
     assert werf.applied == []
 
 
+@pytest.mark.needs("approval")
 async def test_the_variable_is_in_the_plans_hash_by_a_keyed_hash(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import wraps
@@ -26,12 +26,13 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.toy_feature.greeting import feature, fields
 from tests.toy_feature.greeting.feature import GreetingFeature
 
-from copyrator.api import bundle as bundles_api
 from copyrator.api import conditions
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import detail_lines
 from copyrator.bundles import features
+from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
@@ -77,7 +78,7 @@ def recording(calls: list[str]) -> type[Feature]:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Has the feature in the list; the names of the points that the engine calls."""
     made: list[str] = []
     for path in FOLDER.glob("*.py"):
@@ -86,13 +87,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setitem(sys.modules, f"{features.__name__}.greeting{name}", found)
     monkeypatch.setattr(features, "FEATURES", ("greeting", *features.FEATURES))
     monkeypatch.setattr(feature, "FEATURE", recording(made))
-    # Tables that have the fields and conditions of all features.
-    parts, status = bundles_api.PARTS, bundles_api.STATUS_PARTS
-    monkeypatch.setattr(bundles_api, "PARTS", (*parts, fields.GreetingSpec))
-    monkeypatch.setattr(bundles_api, "STATUS_PARTS", (*status, fields.GreetingStatus))
     kind = fields.GreetingCondition.GREETED
     monkeypatch.setitem(conditions._ORDER, kind, len(conditions._ORDER))
-    return made
+    _forget_list()
+    yield made
+    _forget_list()
+
+
+def _forget_list() -> None:
+    """What is read of the list of features once."""
+    for found in (bundle_fields.spec_parts, bundle_fields.status_parts, bundle_reasons):
+        found.cache_clear()
 
 
 def test_it_uses_every_extension_point() -> None:
@@ -199,7 +204,7 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}
     assert house.told.said["Speechless"] == ["write `words`, please"]
-    assert house.told.said["Greeted"] == ["hello"]
+    await eventually(lambda: house.told.said["Greeted"] == ["hello"])
     assert f"Greets:        {digest[:19]}" in house.described()
     house.operator.controller.publish()
     metrics = generate_latest(house.operator.metrics.registry).decode()

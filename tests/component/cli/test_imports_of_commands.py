@@ -29,11 +29,11 @@ COUNTS = "prometheus_client"
 
 COMMANDS = {
     "get rules -A": 55,
-    "get bundles -A": 105,
+    "get bundles -A": 108,
     "get copies -A": 56,
     f"why {HOME}/source": 125,
     f"why rule {HOME}/rule": 56,
-    f"why bundle {HOME}/app": 133,
+    f"why bundle {HOME}/app": 136,
     f"describe rule {HOME}/rule": 60,
 }
 """Modules of ours that they import, at most."""

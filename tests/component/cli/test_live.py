@@ -16,7 +16,7 @@ from tests.component.kube.fake_api import error, hang, until
 from tests.component.kube.test_reflector import QUICK
 from tests.long import LONG
 
-from copyrator.api.freeze import Freeze
+from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.cli.view.live import Live
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient

@@ -9,8 +9,8 @@ import pytest
 from tests.component.cli.test_ui_server import HTML, INSTALLATION, opened, page
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
-from copyrator.api.freeze import Freeze
 from copyrator.api.keys import ObjectName
+from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.cli.ui.pages import FIRST, Pages
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import HITS, ROWS

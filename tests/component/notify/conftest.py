@@ -22,9 +22,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.lasting_child import LastingChild
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.e2e.bundles.conftest import ROOT, Operator, Team
 from tests.e2e.operator_process import until
 
-from copyrator.api.freeze import read_annotation, read_config_map
+from copyrator.bundles.features.freeze.fields import read_annotation, read_config_map
 from copyrator.cli import cli
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

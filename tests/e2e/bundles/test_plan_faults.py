@@ -57,7 +57,7 @@ def limit(team: Team, kind: str) -> None:
 
 
 @long_form(
-    "tests/component/bundles/test_plan_faults.py::test_a_job_that_the_api_server_refuses_is_a_failed_plan_and_is_tried_again"
+    "tests/component/bundles/features/approval/test_plan_faults.py::test_a_job_that_the_api_server_refuses_is_a_failed_plan_and_is_tried_again"
 )
 def test_what_a_quota_forbids_a_plan_is_named_and_the_plan_made_without_it(team: Team) -> None:
     """First the copies of its values, then its Job, then its pod."""

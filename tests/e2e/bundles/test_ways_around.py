@@ -31,7 +31,7 @@ from tests.e2e.installation import apply, delete, rendered
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
-from copyrator.api.windows import DAYS
+from copyrator.bundles.features.windows.fields import DAYS
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push

@@ -14,11 +14,11 @@ from prometheus_client import Gauge
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
     GreetingCondition,
-    GreetingReason,
     GreetingSpec,
     GreetingStatus,
 )
 from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
+from tests.toy_feature.greeting.reasons import GreetingReason
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec

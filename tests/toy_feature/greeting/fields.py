@@ -1,14 +1,13 @@
-"""``spec.greeting`` and ``status.greeting``, the reasons and the condition. Pure."""
+"""``spec.greeting`` and ``status.greeting``, and the condition. Pure."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
-from copyrator.api.reasons import INFO, NOTHING, SUCCESS, WARNING, Reason
 from copyrator.api.records import Record
 from copyrator.api.schema import COUNT, items
 from copyrator.api.texts import OBJECT_NAME
@@ -64,18 +63,12 @@ class GreetingStatus(Record, frozen=True):
         return self.asked if self.asked is not None and self.asked != self.answered else ""
 
 
-class GreetingReason(Reason):
-    """Reasons of the gates, the condition and Events."""
-
-    GREETED = ("Greeted", "greeting", SUCCESS, "the release greets its guests", NOTHING)
-    SPEECHLESS = ("Speechless", "greeting", INFO, "nothing says how to greet", "write `words`")
-    UNWELCOME = ("Unwelcome", "greeting", WARNING, "the tag is unwelcome", "push another one")
-    CLOSED = ("Closed", "greeting", INFO, "nobody is let in", "remove the key `closed`")
-    FAREWELL = ("Farewell", "greeting", INFO, "the Bundle is being deleted", NOTHING)
-
-
 class GreetingCondition(StrEnum):
     """The condition."""
 
     GREETED = "Greeted"
     """Whether guests are greeted; only with ``spec.greeting``."""
+
+
+SPEC: Final = (GreetingSpec,)
+STATUS: Final = (GreetingStatus,)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tests.toy_feature.greeting.fields import GreetingReason, GreetingSpec
+from tests.toy_feature.greeting.fields import GreetingSpec
+from tests.toy_feature.greeting.reasons import GreetingReason
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import (
     BundleDeletionPolicy,
     BundleSpec,
@@ -18,11 +16,14 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesSource,
 )
-from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.object_refs import ValuesKind
+from copyrator.bundles.features.approval.defaults import ApprovalPolicy
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
@@ -282,7 +283,7 @@ def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_it
     )
     body = bundle(**({"approval": {"mode": asked}} if asked else {}), project_namespace=release)
     body["metadata"]["namespace"] = namespace
-    spec = parse_bundle(body, BundleDefaults(require_approval=floors))
+    spec = parse_bundle(body, BundleDefaults(policies=(ApprovalPolicy(floors),)))
     assert isinstance(spec, BundleSpec)
     is_required = {namespace, release} & {"prod", "test-1"} != set()
     assert spec.part(ApprovalSpec) == ApprovalSpec(

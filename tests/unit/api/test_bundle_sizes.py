@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tests.long import LONG
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.bundle import (
+from copyrator.api.bundle_spec import (
+    BUNDLE_ENV_BYTES,
+    BUNDLE_ENV_VALUE,
+    BUNDLE_JOB_FIELD,
+    BundleSpec,
+)
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.names import RELEASE_METADATA_PREFIXES
+from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.fields import (
     BUNDLE_METADATA,
     BUNDLE_STATUS_BYTES,
     BUNDLE_STATUS_DEPTH,
@@ -23,15 +32,6 @@ from copyrator.api.bundle import (
     bound_status,
     parse_bundle,
 )
-from copyrator.api.bundle_spec import (
-    BUNDLE_ENV_BYTES,
-    BUNDLE_ENV_VALUE,
-    BUNDLE_JOB_FIELD,
-    BundleSpec,
-)
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.bundles.bundle import BundleEntry, read_entry
 from hostile.mangled import JSON, TEXTS
 
 DEFAULTS = BundleDefaults()

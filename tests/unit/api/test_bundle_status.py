@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.status_fields import json_fields
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import BundleStatus, Deployed, HistoryEntry, VersionRef
 from copyrator.api.records import Packed
+from copyrator.bundles.fields import parse_status
 
 FULL: dict[str, Any] = {
     "ready": 1,

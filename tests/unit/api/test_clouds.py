@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import CloudRegistry, Provider, find_provider, read_registry
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.login import cloud_of
+from copyrator.bundles.features.login.fields import cloud_of
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 ACCOUNT = "123456789012"
 ECR = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.conditions import conditions
 
 from copyrator.api import structs
-from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import (
     MAX_MESSAGE,
     Condition,
@@ -30,6 +29,7 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.rule_status import read_rule_status
+from copyrator.bundles.fields import parse_status
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from tests.targets import EVERYWHERE
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import DEFAULT_VERSION
 from copyrator.api.rule import parse_rule
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 CRDS = Path(__file__).parents[3] / "crds"
 Schema = dict[str, Any]

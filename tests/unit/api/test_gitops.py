@@ -20,6 +20,7 @@ from copyrator.api.conditions import (
 from copyrator.api.reasons import INFO
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.bundles.reasons import bundle_reasons
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 PAUSED = {"Suspended", "AutoupdateDisabled", "Planned"}
@@ -34,7 +35,7 @@ GATED = {
     "PromotionWithdrawn",
 }
 """Reasons that a person or a time ends."""
-KINDS = [("operator.werf.dev/v1", "Bundle", one) for one in BundleReason]
+KINDS = [("operator.werf.dev/v1", "Bundle", one) for one in bundle_reasons().values()]
 KINDS += [("flant.com/v1", "CopyratorRule", one) for one in RuleReason]
 RUNS = {"version": "1.0.0", "digest": "sha256:1"}
 ARGOCD_STATUS = {
@@ -139,7 +140,7 @@ def test_what_the_operator_has_not_seen_is_in_progress(api_version: str, kind: s
 
 def test_no_reason_is_named_that_does_not_exist() -> None:
     known = {
-        *BundleReason,
+        *bundle_reasons().values(),
         *RuleReason,
         "Ready",
         "Healthy",
@@ -152,7 +153,7 @@ def test_no_reason_is_named_that_does_not_exist() -> None:
     named = set(re.findall(r"'(\w+)'", expressions))
     assert len(named) > 8
     assert named <= known
-    waits = {one for one in (*BundleReason, *RuleReason) if one in PAUSED | GATED}
+    waits = {one for one in (*bundle_reasons().values(), *RuleReason) if one in PAUSED | GATED}
     assert {one.severity for one in waits} == {INFO}, "none of them is a fault"
     lua = set(re.findall(r"(\w+) = true", "".join(ARGOCD.values())))
     assert lua == (PAUSED | GATED) - {"Planned"}

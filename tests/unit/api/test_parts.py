@@ -8,35 +8,30 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from copyrator.api.bundle import PARTS, STATUS_PARTS
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.schema import slots
+from copyrator.bundles.fields import spec_parts, status_parts
 
-MAY_NAME = {
-    "drift": {"plan_status"},
-    "rollback": {"approval", "plan_status"},
-    "approval": {"plan_status"},  # plans are approval's own
-    "attest": {"promotion", "verify"},
-}
-"""The modules of features' types, and those of other features that they may name."""
+PARTS, STATUS_PARTS = spec_parts(), status_parts()
+MAY_NAME = {"drift": {"approval"}, "rollback": {"approval"}, "attest": {"promotion", "signatures"}}
+"""Features whose types may name those of others."""
 
 
 def structs_in(kind: Any) -> Iterator[type[msgspec.Struct]]:
     """A type, and those of what its values hold."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        yield from (one for one in kind.__mro__ if one.__module__.startswith("copyrator.api."))
+        yield from (one for one in kind.__mro__ if one.__module__.startswith("copyrator."))
         for slot in slots(kind):
             yield from structs_in(slot.kind)
     for one in get_args(kind):
         yield from structs_in(one)
 
 
-def modules_of(kind: type[msgspec.Struct]) -> set[str]:
-    return {one.__module__.rpartition(".")[2] for one in structs_in(kind)}
-
-
-FEATURES = {"plan_status"} | {one.__module__.rpartition(".")[2] for one in (*PARTS, *STATUS_PARTS)}
+def features_of(kind: type[msgspec.Struct]) -> set[str]:
+    """The features whose types a type names."""
+    parts = [one.__module__.split(".") for one in structs_in(kind)]
+    return {one[3] for one in parts if one[:3] == ["copyrator", "bundles", "features"]}
 
 
 @pytest.mark.parametrize(
@@ -52,10 +47,10 @@ def test_no_two_parts_have_a_field_of_the_same_name(
 
 @pytest.mark.parametrize("part", [*PARTS, *STATUS_PARTS], ids=lambda one: one.__name__)
 def test_a_features_types_name_no_other_features(part: type[msgspec.Struct]) -> None:
-    own = part.__module__.rpartition(".")[2]
-    assert modules_of(part) & FEATURES <= {own} | MAY_NAME.get(own, set())
+    own = {*part.__module__.split(".")[3:4]}
+    assert features_of(part) <= own.union(*(MAY_NAME.get(one, ()) for one in own))
 
 
 @pytest.mark.parametrize("engine", [BundleSpec, BundleStatus])
 def test_the_engines_types_name_no_features(engine: type[msgspec.Struct]) -> None:
-    assert not modules_of(engine) & FEATURES
+    assert not features_of(engine)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.plan_status import PreviewPlan
-from copyrator.api.plan_words import (
+from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.plan_words import (
     AS_APPROVED,
     BOUND,
     ENFORCED,
@@ -17,6 +16,7 @@ from copyrator.api.plan_words import (
     find_lacking,
     find_uncertain,
 )
+from copyrator.bundles.features.approval.plans import PreviewPlan
 
 DOCS = Path(__file__).parents[3] / "docs" / "approval.md"
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from tests.spec_table import SPECS, Case, check_golden, read_cases
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.fields import PROBLEM_PATH, PROBLEM_TEXT, InvalidSpec
 from copyrator.api.rule import parse_rule
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 ROOT = Path(__file__).parents[3]
 CRDS = {"Bundle": "bundles.operator.werf.dev", "CopyratorRule": "copyrators.flant.com"}

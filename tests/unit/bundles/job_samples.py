@@ -7,7 +7,7 @@ import yaml
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
-from copyrator.api.cluster import ClusterSpec
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.seal import (
     SealedValues,

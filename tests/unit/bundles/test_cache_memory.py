@@ -16,8 +16,8 @@ import pytest
 from tests.histories import soak, status
 from tests.long import LONG
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
+from copyrator.bundles.fields import BundleDefaults
 
 BYTES = 7_000
 COUNT = 1000 if LONG else 100
@@ -79,6 +79,7 @@ def test_a_bundle_with_all_its_history_takes_no_more_than_the_budget() -> None:
     assert taken() <= BYTES or taken() <= BYTES
 
 
+@pytest.mark.needs("promotion")
 @pytest.mark.measures
 def test_the_soak_of_a_bundle_takes_little_more() -> None:
     assert taken(promotes=True) <= BYTES + SOAK or taken(promotes=True) <= BYTES + SOAK

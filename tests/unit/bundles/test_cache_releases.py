@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.keys import ReleaseKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.fields import BundleDefaults
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"
@@ -167,6 +167,7 @@ def remote(uid: str, status: dict[str, Any] | None = None, **metadata: Any) -> B
     return claim(uid, status=THERE if status is None else status, spec=spec, **metadata)
 
 
+@pytest.mark.needs("cluster")
 def test_a_release_in_another_cluster_is_another_one() -> None:
     cache = BundleCache()
     deployed = {"server": SERVER, "deployed": {**DEPLOYED["deployed"], "server": SERVER}}
@@ -184,6 +185,7 @@ def test_a_release_in_another_cluster_is_another_one() -> None:
     assert entries[-1].releases == (), "its kubeconfig wasn't read yet"
 
 
+@pytest.mark.needs("cluster")
 def test_in_another_cluster_no_namespace_is_the_releases_own() -> None:
     for order in permutations([remote("z", namespace="shop"), remote("a"), remote("b")]):
         cache = BundleCache()

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.age import AgeSpec
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, Part
-from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.drift import DriftMode, DriftSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import PromotionSpec
-from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
+from copyrator.api.verify import Cosign, VerifyEntry
+from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
+from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.gates.restrictions import (
     describe_left_out,
     is_gated,

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.fields import BundleDefaults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATELY, LONG_AGO = "2025-12-31T23:00:00Z", "2025-12-31T22:59:59Z"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates.links import (
     MAX_SEARCHED,
     Link,
@@ -74,6 +74,7 @@ def test_a_cycle_is_a_way_of_dependencies_and_none_is_missed(edges: dict[int, li
     assert not found or (found[0], found[-1]) == (0, 0)
 
 
+@pytest.mark.needs("dependencies")
 def test_who_names_a_bundle_is_known_until_it_is_edited_or_gone() -> None:
     named = Named(
         Link(field="spec.x", verb="needs", part=DependenciesSpec, named=attrgetter("depends_on"))

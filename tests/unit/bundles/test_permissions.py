@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.features.approval.rights import (
     KindIn,
@@ -22,6 +21,7 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.plan_status import OperationCounts
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
@@ -32,6 +31,7 @@ from copyrator.bundles.features.approval.operations import (
     read_revision,
     risky,
 )
+from copyrator.bundles.features.approval.plans import OperationCounts
 
 OBJECTS = ("::ConfigMap:a", "::Pod:a", ":apps:Deployment:a", "ns:apps:Deployment:a")
 operations = st.builds(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.attempt import AttemptRunner
 from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.inputs.reader import Access, MissingReferenceError
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.memory import Memories

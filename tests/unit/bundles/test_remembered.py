@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
+from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.gates.gate import Candidate, Gates
 from copyrator.bundles.version.remembered import (

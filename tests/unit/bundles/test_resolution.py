@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rejected,
 )
-from copyrator.api.rollback import PinStatus
+from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.version.answer import (
     DesiredVersion,
     count_failure,

@@ -5,12 +5,17 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.attest import AttestKey, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
-from copyrator.api.verify import Cosign, SignaturesSpec, VerifyEntry
+from copyrator.api.verify import Cosign, VerifyEntry
+from copyrator.bundles.features.attest.fields import AttestKey, AttestSpec
+from copyrator.bundles.features.promotion.fields import (
+    AttestationsFrom,
+    EvidenceKeys,
+    PromotionSpec,
+)
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.gates.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")

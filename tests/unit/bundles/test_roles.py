@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.conditions import conditions
 from tests.replacing import replace
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.rights import KindIn, missing_of, read_needs
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,

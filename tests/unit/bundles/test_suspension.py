@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import (
     ConditionStatus,
@@ -28,6 +27,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deciding import DeployReason
+from copyrator.bundles.fields import BundleDefaults, parse_status
 from copyrator.bundles.status import keep_ready
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from copyrator.api.reasons import FAILURE, WARNING, Reason
-from copyrator.api.reasons.bundles import LOGIN, BundleReason, DriftReason
+from copyrator.api.reasons.bundles import LOGIN, BundleReason
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.metrics import Metrics
 
 FILES = Path(__file__).resolve().parents[3] / "charts" / "copyrator" / "files"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import load_words
+from copyrator.bundles.fields import parse_status
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 

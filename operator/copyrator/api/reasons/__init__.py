@@ -9,6 +9,7 @@ and gates take members only, so a reason without a row can't be made; docs/ are 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NewType, Self, TypeAlias
 
@@ -74,8 +75,8 @@ KeptReason = NewType("KeptReason", str)
 AnyReason: TypeAlias = Reason | KeptReason
 
 
-def described(kind: type[Reason]) -> str:
-    """The words of a kind, for the description of a field."""
+def described(kind: Iterable[Reason]) -> str:
+    """Their words, for the description of a field."""
     *first, last = kind
     return f"{', '.join(first)} or {last}"
 

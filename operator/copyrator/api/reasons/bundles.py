@@ -1,4 +1,4 @@
-"""The reasons of Bundles."""
+"""The reasons of Bundles, but for those that features have in their folders."""
 
 # ruff: noqa: E501 - a table: a row is one line
 
@@ -19,8 +19,8 @@ from copyrator.api.reasons import (
 
 # Features
 ENGINE, REGISTRY, LOGIN, CLUSTER, CONSENT = "engine", "registry", "login", "cluster", "consent"
-GATES, SIGNATURES, PROMOTION, FREEZE = "gates", "signatures", "promotion", "freeze"
-APPROVAL, DRIFT, HEALTH, ATTEST, ROLLBACK = "approval", "drift", "health", "attest", "rollback"
+SIGNATURES, FREEZE, APPROVAL = "signatures", "freeze", "approval"
+DRIFT, ROLLBACK, ATTEST = "drift", "rollback", "attest"
 _WAIT: Final = "wait; if the message says that the Job is suspended by a queue, see why [the queue](where-it-runs.md#queues) holds it back"
 
 # fmt: off
@@ -64,10 +64,6 @@ class BundleReason(Reason):
     RELEASE_NOT_ACCEPTED = ("ReleaseNotAccepted", CONSENT, FAILURE, "the release's namespace doesn't accept it", "who owns the release's namespace runs the command that the message names, or binds a role that may create Secrets there to the Bundle's service account ([consent](bundles.md#a-release-in-another-namespace)); or correct `spec.project_namespace`")
     KUBE_CONFIG_INVALID = ("KubeConfigInvalid", CLUSTER, FAILURE, "the Secret of `spec.kubeConfig` is missing, has no kubeconfig that is allowed, or has ended", "correct the Secret of [`spec.kubeConfig`](bundles.md#a-release-in-another-cluster) as the message says; the Bundle goes on at once. The condition `CertificateExpiring` warns before a token or certificate ends")
     CLUSTER_UNREACHABLE = ("ClusterUnreachable", CLUSTER, FAILURE, "the API server of `spec.kubeConfig` doesn't answer, or doesn't accept its credential", "see whether the server of the message answers from the Jobs' pods, and accepts the credential; deploys and plans are tried again, and nothing counts against the version")
-    SKIPPED = ("Skipped", GATES, INFO, "the version has a digest that the annotation operator.werf.dev/skip-digests names", "push another version, or remove the digest that the message names from the annotation")
-    TOO_YOUNG = ("TooYoung", GATES, INFO, "the version was first seen too recently", "nothing: the version is deployed when `spec.minAge` has passed since the operator found it; `copyrator reconcile bundle -n NAMESPACE NAME --force` deploys it now")
-    DEPENDENCY_NOT_READY = ("DependencyNotReady", GATES, INFO, "a Bundle of `spec.dependsOn` isn't Ready", "nothing: it continues when the Bundles that the message names are Ready; fix the cause that it names, or resume the Bundle")
-    OUTSIDE_WINDOW = ("OutsideWindow", GATES, INFO, "by `spec.windows` no deploy may begin now", "nothing: the deploy begins when the next of `spec.windows` opens, which the message names; `copyrator reconcile bundle -n NAMESPACE NAME --force` ignores windows")
     PINNED = ("Pinned", ROLLBACK, INFO, "a user rolled back, so no other version is deployed", "nothing while the version that was rolled back to should stay; to end that: `copyrator unpin bundle -n NAMESPACE NAME` ([roll back](rollback.md))", BY_PERSON)
     PIN_REFUSED = ("PinRefused", ROLLBACK, FAILURE, "the annotation `operator.werf.dev/pin` names what mustn't be rolled back to", "pin a version that the history has as deployed from this repository: `copyrator rollback bundle -n NAMESPACE NAME --to VERSION`; the message says what is wrong with the annotation", BY_PERSON)
     VERIFIED = ("Verified", SIGNATURES, SUCCESS, "the version has a signature that is trusted", NOTHING)
@@ -75,16 +71,6 @@ class BundleReason(Reason):
     SIGNATURE_INVALID = ("SignatureInvalid", SIGNATURES, FAILURE, "the version has no signature that is trusted", "sign the digest with a key or certificate that is trusted, or correct `spec.verify` or the signature policy")
     VERIFICATION_UNAVAILABLE = ("VerificationUnavailable", SIGNATURES, FAILURE, "the version has signatures that can't be read or judged now", "fix what the message names: the registry, an attestation in it that can't be read, a ConfigMap or Secret with keys, or the signature policy; it is tried again, and nothing is deployed meanwhile")
     NOT_IN_POLICY = ("NotInPolicy", SIGNATURES, INFO, "the version has a repository that the operator's signature policy doesn't name", "an administrator adds the repository to the [signature policy](signatures.md#the-signature-policy)")
-    NOT_PROMOTED = ("NotPromoted", PROMOTION, INFO, "the version hasn't been deployed for long enough where spec.promoteFrom requires it", "nothing: it is deployed after its [soak](promotion.md#what-a-soak-is) in the Bundles, or with the [evidence](promotion.md#from-other-clusters) of the environments, that the message names")
-    PROMOTION_NOT_ALLOWED = ("PromotionNotAllowed", PROMOTION, INFO, "the version may not be promoted from a Bundle of spec.promoteFrom", "the owner of the Bundle that the message names allows your namespace by the [annotation](promotion.md#who-may-promote-from-where) `operator.werf.dev/promote-to`; or correct the name", BY_PERSON)
-    PROMOTION_WITHDRAWN = ("PromotionWithdrawn", PROMOTION, INFO, "the version was withdrawn in an environment of spec.promoteFrom.attestations", "publish a newer version: the environment that the message names [withdrew](promotion.md#from-other-clusters) this one; or it attests it anew", BY_PERSON)
-    PROMOTION_HELD = ("PromotionHeld", PROMOTION, INFO, "the version is held in a Bundle of spec.promoteFrom", "whoever held the source ends the [hold](promotion.md#hold-a-version), or a newer version is published", BY_PERSON)
-    ATTESTED = ("Attested", ATTEST, SUCCESS, "the registry has the statement about what runs", NOTHING)
-    ATTESTING = ("Attesting", ATTEST, INFO, "a statement about what runs is being signed and pushed", NOTHING)
-    SOAKING = ("Soaking", ATTEST, INFO, "what runs hasn't [stood](promotion.md#attest-what-stands-here) for `spec.attest.after`, or isn't Healthy", "nothing: it will be attested once it has stood")
-    ATTESTATION_WITHDRAWN = ("AttestationWithdrawn", ATTEST, WARNING, "the statement about what runs was withdrawn", "correct what the message names; what runs is attested again once it has stood anew")
-    ATTEST_KEY_INVALID = ("AttestKeyInvalid", ATTEST, FAILURE, "the private key of `spec.attest` is missing, can't be used, or is trusted for signatures", "create or correct the Secret with the private key that the message names; a key that is trusted for signatures can't attest")
-    ENVIRONMENT_NOT_ALLOWED = ("EnvironmentNotAllowed", ATTEST, FAILURE, "by the operator's settings the namespace may not attest under this name", "an administrator adds the namespace to the environment in `attest.environments` of the chart, or use another name")
     PUSH_REFUSED = ("PushRefused", ATTEST, FAILURE, "the registry doesn't take an attestation", "allow the registry's user to push, or what the message names: room, the artifact type, tags that may be overwritten; deploys go on")
     FROZEN = ("Frozen", FREEZE, INFO, "deploys are frozen: those of the Bundle's namespace, of its release's, or all", "nothing, or run `copyrator thaw -n NAMESPACE` or `copyrator thaw --all`: the message names what is frozen, by whom, why, and until when", BY_PERSON)
     FREEZE_UNREADABLE = ("FreezeUnreadable", FREEZE, WARNING, "whether deploys are frozen, or for how long, can't be read", "correct or remove the annotation or ConfigMap that the message names, or grant the permission: until then no deploy begins ([freezes](bundles.md#stop-deploys-for-a-while))", BY_PERSON)
@@ -100,43 +86,6 @@ class BundleReason(Reason):
     GUARD_NOT_ACTIVE = ("GuardNotActive", APPROVAL, FAILURE, "the API server doesn't hold the Job to what was approved; nothing was deployed", "ask an administrator whether the policy that the message names is there, with its binding. Once the binding was deleted and made anew, the API servers have to be restarted")
     CHART_NOT_PLAIN = ("ChartNotPlain", APPROVAL, FAILURE, "the chart may be read in several ways, so no approval says what is deployed", "change the line of the chart that the message names, and publish it again ([plain charts](bundles.md#plain-charts))")
     NOT_KNOWN_HARMLESS = ("NotKnownHarmless", APPROVAL, INFO, "a gated Bundle has settings that its Jobs don't get (condition `SettingsWithheld`)", "use what the message names in place of the settings that a [gated Bundle's Jobs](approval.md#what-a-gated-bundles-jobs-get) don't get")
-
-class DriftReason(Reason):
-    """Reasons of a Bundle's condition Drifted, beside those of its Ready condition."""
-
-    IN_SYNC = ("InSync", DRIFT, SUCCESS, "nothing has drifted", NOTHING)
-    DRIFTED = ("Drifted", DRIFT, WARNING, "the objects in the message aren't as they were deployed", "`copyrator reconcile bundle -n NAMESPACE NAME --force` restores what was deployed; with `spec.drift.mode: Correct` the operator does")
-    RENDERED_DIFFERENTLY = ("RenderedDifferently", DRIFT, WARNING, "objects have drifted, and the chart may render differently now than when it was deployed, so that the correction waits for approval", "read the plan of the correction and approve it; a chart that renders differently each time isn't corrected by itself ([drift](drift.md))")
-    DRIFT_RECURRING = ("DriftRecurring", DRIFT, WARNING, "the same objects drifted again after two corrections, so no more are made", "find out what changes them ([corrections](drift.md#corrections)), or name them in `spec.drift.ignore`")
-    UNCHECKED = ("Unchecked", DRIFT, INFO, "what is deployed hasn't been compared yet", "wait")
-    NOT_AS_DEPLOYED = ("NotAsDeployed", DRIFT, INFO, "the spec or the values aren't the deployed ones, or the last deploy failed", "see `Ready`: it is compared after the next deploy that succeeds")
-    BLIND_APPLY = ("BlindApply", DRIFT, INFO, "dry runs are refused, mostly because a permission of the Job's service account was taken away", "the log of the check's Job says why; check the permissions of its service account")
-    BASELINE_UNREADABLE = ("BaselineUnreadable", DRIFT, INFO, "the operator may not read the Secret with the baseline", "allow it: `bundles.allowedSecrets` of the chart")
-
-
-class HealthReason(Reason):
-    """Reasons of a Bundle's condition Healthy."""
-
-    HEALTHY = ("Healthy", HEALTH, SUCCESS, "all objects are current, or the release has none of these kinds", NOTHING)
-    UNHEALTHY = ("Unhealthy", HEALTH, WARNING, "an object has failed; or it isn't current, has been so for 10 minutes and no deploy is running", "repair the objects that the message names, or push a version that does")
-    PROGRESSING = ("Progressing", HEALTH, INFO, "an object isn't current yet, for example during a rollout", "wait")
-    NOT_DEPLOYED = ("NotDeployed", HEALTH, INFO, "nothing is deployed yet, the release is in another namespace, or another Bundle owns it", "see `Ready`")
-    RELEASE_NOT_ACCEPTED = ("ReleaseNotAccepted", CONSENT, INFO, "the release is in another namespace, which hasn't [accepted it](bundles.md#a-release-in-another-namespace): nothing is read there", "see `Ready`")
-    OTHER_MANAGER = ("OtherManager", HEALTH, INFO, "the objects bear another value of the label by which they are watched", "remove the label from the Bundle", BY_PERSON)
-    FORBIDDEN = ("Forbidden", HEALTH, INFO, "the operator lacks a permission, or doesn't serve the namespace", "switch `bundles.health.enabled` of the chart on; `copyrator doctor` lists all missing permissions", BY_PERSON)
-    UNCHECKED = ("Unchecked", HEALTH, INFO, "the objects haven't been listed, or can't be watched now; or one is too large to be read", "wait")
-
-
-class StoredReason(Reason):
-    """Reasons of a Bundle's condition AsApproved."""
-
-    AS_APPROVED = ("AsApproved", APPROVAL, SUCCESS, "what was stored is what was approved", NOTHING)
-    EXACT = ("Exact", APPROVAL, SUCCESS, "the plan that was approved is the one that werf applied", "nothing; as the plan was [exact](approval.md#exact-plans), nothing had to be compared")
-    DEPLOYED_DIFFERENTLY = ("DeployedDifferently", APPROVAL, FAILURE, "what was stored isn't what was approved", "contents differ, or there is an object or a hook more or less: see what was stored, find out what the chart draws or looks up, and push another version")
-    RENDERS_DIFFER = ("RendersDiffer", APPROVAL, INFO, "the chart rendered differently each time it was planned, so what was stored can't be compared", "make the chart render the same each time ([bound plans](approval.md#bound-plans))")
-    NOTHING_STORED = ("NothingStored", APPROVAL, INFO, "werf found nothing to change and stored nothing, and the revision before isn't equal to what was approved", "nothing; it is so with annotations that werf passes over")
-    NOT_SUPPORTED = ("NotSupported", APPROVAL, INFO, "this version of werf can't be asked what it has stored, and the plan wasn't exact", "nothing: werf 3 can't be asked; see what makes a plan [exact](approval.md#exact-plans)")
-    UNREADABLE = ("Unreadable", APPROVAL, INFO, "what was stored, or the log of the Job, couldn't be read", "nothing; it is so, too, where the container was killed")
 
 
 class Rejection(Reason):
@@ -161,7 +110,5 @@ class BundleEvent(Reason):
     CONSENT_ASSUMED = ("ConsentAssumed", CONSENT, WARNING, "a release in another namespace counts as accepted, as an operator that didn't ask for consent had deployed it", "accept or refuse it as the message says ([consent](bundles.md#a-release-in-another-namespace))")
     PLAN_APPROVED = ("PlanApproved", APPROVAL, INFO, "somebody has approved the plan", NOTHING)
     THAWED = ("Thawed", FREEZE, INFO, "a freeze has ended", NOTHING)
-    SOAK_BROKEN = ("SoakBroken", PROMOTION, WARNING, "a version is no longer promoted from this Bundle", "correct what the message names; the version is promoted once it has [stood](promotion.md#what-a-soak-is) anew")
     GATES_PASSED_OVER = ("GatesPassedOver", ENGINE, INFO, "a forced deploy or a rollback ignores gates", NOTHING)
-    UNPINNED = ("Unpinned", ROLLBACK, INFO, "a version isn't pinned any more", NOTHING)
     DRIFT_CORRECTED = ("DriftCorrected", DRIFT, INFO, "objects that had drifted are as they were deployed again", NOTHING)

@@ -19,6 +19,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey, ReleaseKey
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.times import parse_time
 from copyrator.bundles import deciding, ready_conditions
@@ -439,9 +440,7 @@ class AttemptRunner:
         _, files = await self.references.values(entry, spec)
         return replace(order, values=(*files, *order.values))
 
-    def _give_up(
-        self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
-    ) -> Step:
+    def _give_up(self, entry: BundleEntry, spec: BundleSpec, reason: Reason, text: str) -> Step:
         self._memory(entry.key).creating = None
         return self._finish(entry, spec, _interrupted(reason, text))
 
@@ -563,5 +562,5 @@ class AttemptRunner:
             metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
 
 
-def _interrupted(reason: BundleReason, text: str) -> Ending:
+def _interrupted(reason: Reason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.age import AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
+from copyrator.api.candidates import AgeStatus, CandidateStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time

@@ -23,6 +23,7 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.times import time_until
+from copyrator.bundles.features import load
 
 Body = Mapping[str, Any]
 """An object as the API server has it."""
@@ -519,3 +520,8 @@ class Words:
     def unknown(self, status: BundleStatus) -> Iterable[About]:
         """Its faults of which it isn't known now whether they hold."""
         return ()
+
+
+def load_words() -> tuple[Words, ...]:
+    """What all features say of Bundles."""
+    return tuple(one.WORDS for one in load("words"))

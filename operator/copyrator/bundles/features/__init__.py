@@ -5,22 +5,16 @@ They are loaded by name (docs/adr/0067-features.md), so nothing imports a featur
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
-
-from copyrator.bundles.gates.gate import Gates
-
-if TYPE_CHECKING:
-    from copyrator.bundles.context import Context
-    from copyrator.bundles.engine.feature import Feature
-    from copyrator.bundles.engine.words import Words
+from types import ModuleType
+from typing import Any, Final
 
 FEATURES: Final = (
     "consent",
-    "cluster",
-    "health",
+    "login",
     "rollback",
     "signatures",
     "charts",
@@ -30,36 +24,35 @@ FEATURES: Final = (
     "dependencies",
     "freeze",
     "windows",
-    "login",
     "approval",
     "drift",
+    "health",
+    "cluster",
 )
-"""In the order of their steps and gates.
-
-``feature.py`` in each folder has ``FEATURE``, the class; ``gates.py``, where it has gates, has
-``GATES`` without what only the operator's process knows, and ``words.py``, where something is said
-of it, ``WORDS``.
-"""
+"""In the order of their steps and gates, and of their fields in the CRD."""
 
 
-def make_features(context: Context) -> tuple[Feature, ...]:
-    """All features, made for a controller."""
-    made = (import_module(f"{__name__}.{name}.feature").FEATURE(context) for name in FEATURES)
-    return tuple(made)
+def load(module: str) -> tuple[ModuleType, ...]:
+    """The modules of this name in their folders; each may be left out, but for ``feature``.
+
+    - ``feature``: ``FEATURE``, the class with its points.
+    - ``fields``: ``SPEC`` and ``STATUS``, its parts of a Bundle; ``TEXTS``, Enums whose texts stand
+      in many statuses, which share them. Each may be left out.
+    - ``reasons``: ``REASONS`` of Ready and gates, ``EVENTS`` that no condition has, and
+      ``CONDITIONS``, those of conditions of its own. Each may be left out.
+    - ``gates``: ``GATES``, without what only the operator's process knows.
+    - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
+    - ``words``: ``WORDS``, what is said of it.
+    """
+    return _load(module, FEATURES)
 
 
-def load_gates() -> Gates:
-    """The gates of all features, as commands know them."""
-    modules = (f"{__name__}.{name}.gates" for name in FEATURES)
-    return Gates.joined(import_module(one).GATES for one in modules if find_spec(one))
-
-
-def load_words() -> tuple[Words, ...]:
-    """What all features say of Bundles."""
-    return _words_of(FEATURES)
+def listed(module: str, name: str) -> Iterator[Any]:
+    """What those modules list under a name."""
+    return (one for found in load(module) for one in getattr(found, name, ()))
 
 
 @cache
-def _words_of(names: tuple[str, ...]) -> tuple[Words, ...]:
-    modules = (f"{__name__}.{name}.words" for name in names)
-    return tuple(import_module(one).WORDS for one in modules if find_spec(one))
+def _load(module: str, names: tuple[str, ...]) -> tuple[ModuleType, ...]:
+    modules = (f"{__name__}.{name}.{module}" for name in names)
+    return tuple(import_module(one) for one in modules if find_spec(one))

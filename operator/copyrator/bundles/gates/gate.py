@@ -20,6 +20,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features import load
 
 if TYPE_CHECKING:
     from copyrator.bundles.bundle import BundleCache
@@ -291,10 +292,6 @@ class Gates:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
         return any(gate.is_permanent and gate.concerns(spec) for gate in self)
 
-    def has(self, name: str, spec: BundleSpec) -> bool:
-        """Whether the Bundle has the gate of this name."""
-        return any(gate.name == name and gate.concerns(spec) for gate in self)
-
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
         """The recorded verdicts without those of gates that the Bundle no longer has."""
         names = {gate.name for gate in self if gate.concerns(spec)}
@@ -421,3 +418,8 @@ def ceil_second(moment: datetime) -> datetime:
     """The moment, rounded up to a whole second, as times in a status are."""
     down = moment.replace(microsecond=0)
     return down if down == moment else down + timedelta(seconds=1)
+
+
+def load_gates() -> Gates:
+    """The gates of all features, as commands know them."""
+    return Gates.joined(one.GATES for one in load("gates"))

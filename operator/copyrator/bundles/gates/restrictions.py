@@ -12,16 +12,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import ValuesKind
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
-from copyrator.api.verify import SignaturesSpec, refs_of
 
 
 def image_repository(image: str) -> str:
@@ -83,22 +80,15 @@ def refusal(
 
 def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
     """The Secrets that the operator would read, and the fields that name them."""
-    attest, signatures = spec.find(AttestSpec), spec.find(SignaturesSpec)
     named = {
         "spec.auth": spec.auth,
         "spec.caSecret": spec.ca_secret,
         "spec.secretKey": spec.secret_key and spec.secret_key.secret,
-        "spec.attest.keyFrom": attest and attest.own_key and attest.own_key.secret,
-        "spec.attest.auth": attest and attest.auth,
-        "spec.kubeConfig": spec.cluster_secret,
     }
     yield from ((path, name) for path, name in named.items() if name)
-    for ref in refs_of(signatures.any_of) if signatures else ():
+    for path, ref in spec.part_refs:
         if ref.kind is ValuesKind.SECRET:
-            yield "spec.verify", ref.name
-    for one in spec.part(PromotionSpec).attestations:
-        if one.keys_from.kind is ValuesKind.SECRET:
-            yield "spec.promoteFrom.attestations", one.keys_from.name
+            yield path, ref.name
     for source in spec.values_sources:
         if source.kind is ValuesKind.SECRET:
             yield "spec.valuesFrom", source.name

@@ -25,6 +25,7 @@ from copyrator.api.bundle_spec import (
 )
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, Hasher
@@ -109,9 +110,7 @@ class ValuesReader:
 class MissingReferenceError(Exception):
     """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
 
-    def __init__(
-        self, message: str, reason: BundleReason = BundleReason.AUTHENTICATION_FAILED
-    ) -> None:
+    def __init__(self, message: str, reason: Reason = BundleReason.AUTHENTICATION_FAILED) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -336,9 +335,7 @@ def _read_secret_key(ref: Ref, wanted: SecretKey, body: Mapping[str, Any] | None
     return read_key(where, wanted.key, body.get("data") or {}, BUNDLE_SECRET_KEY, reason)
 
 
-def read_key(
-    where: str, key: str, data: Mapping[str, str], most: int, reason: BundleReason
-) -> bytes:
+def read_key(where: str, key: str, data: Mapping[str, str], most: int, reason: Reason) -> bytes:
     """The content of one key of a Secret, of at most so many bytes."""
     encoded = data.get(key)
     if encoded is None:

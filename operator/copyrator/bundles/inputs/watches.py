@@ -22,12 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from copyrator.api.attest import AttestSpec
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import PromotionSpec
-from copyrator.api.verify import SignaturesSpec, refs_of
 from copyrator.bundles.context import Context
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import ApiError, Forbidden, Refusal
@@ -73,29 +70,13 @@ class Ref:
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
-    signatures, attest = spec.find(SignaturesSpec), spec.find(AttestSpec)
-    keys = (*(refs_of(signatures.any_of) if signatures else ()), *attester_refs(spec))
-    own_key = attest.own_key if attest else None
-    pushing = [attest.auth if attest else None, own_key.secret if own_key else None]
-    return frozenset(
-        (
-            *values_refs(spec),
-            *access_refs(spec),
-            *key_refs(spec, keys),
-            *kubeconfig_refs(spec),
-            *(Ref(SECRETS, spec.namespace, name) for name in pushing if name),
-        )
-    )
+    parts = (verify_ref(spec.namespace, ref) for _, ref in spec.part_refs)
+    return frozenset((*values_refs(spec), *access_refs(spec), *parts))
 
 
 def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
     """The object with keys or certificates that an entry in this namespace names."""
     return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
-
-
-def attester_refs(spec: BundleSpec) -> tuple[LocalObjectRef, ...]:
-    """The objects with the keys of ``spec.promoteFrom.attestations``, each once."""
-    return tuple(dict.fromkeys(one.keys_from for one in spec.part(PromotionSpec).attestations))
 
 
 def key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
@@ -120,12 +101,6 @@ def values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
 def secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
     """The Secret of ``spec.secretKey``."""
     return Ref(SECRETS, spec.namespace, found.secret)
-
-
-def kubeconfig_refs(spec: BundleSpec) -> tuple[Ref, ...]:
-    """The Secret of ``spec.kubeConfig``, if there is one."""
-    found = spec.cluster_secret
-    return () if found is None else (Ref(SECRETS, spec.namespace, found),)
 
 
 def access_refs(spec: BundleSpec) -> tuple[Ref, ...]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.fields import read_json
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import parse_time
@@ -446,7 +447,7 @@ class Ending:
     """How an attempt ended, as values of the status."""
 
     outcome: Outcome
-    reason: BundleReason
+    reason: Reason
     message: str
     revision: int | None = None
     exit_code: int | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from copyrator.api.age import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.candidates import admits, deployed_tag, is_below, read_tag
 from copyrator.bundles.gates.gate import Candidate

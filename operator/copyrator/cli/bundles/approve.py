@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanDecision, PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.plan_words import describe_difference, find_lacking
 from copyrator.api.text import said
 from copyrator.api.times import time_since
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    PlanDecision,
+    PlanStatus,
+)
+from copyrator.bundles.features.approval.plan_words import describe_difference, find_lacking
 from copyrator.bundles.features.approval.record import is_spent
 from copyrator.bundles.features.approval.words import (
     decision,
@@ -24,6 +28,7 @@ from copyrator.bundles.features.approval.words import (
     is_expired,
     operation_counts,
 )
+from copyrator.bundles.fields import parse_status
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint, hint_about

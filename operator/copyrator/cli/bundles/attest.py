@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import click
 
-from copyrator.api.attest import (
+from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
+from copyrator.api.structs import replace
+from copyrator.api.text import count, printable, said
+from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
+from copyrator.bundles.features.attest.fields import (
     PUSH_FAULTS,
     AttestationsStatus,
     AttestState,
@@ -21,13 +26,8 @@ from copyrator.api.attest import (
     describe_record,
     key_of,
 )
-from copyrator.api.bundle import parse_status
-from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
-from copyrator.api.promotion import AHEAD, MAX_HOLD_TEXT, shown_hold
-from copyrator.api.structs import replace
-from copyrator.api.text import count, printable, said
-from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
+from copyrator.bundles.features.promotion.fields import AHEAD, MAX_HOLD_TEXT, shown_hold
+from copyrator.bundles.fields import parse_status
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import run

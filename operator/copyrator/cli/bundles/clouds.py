@@ -70,7 +70,7 @@ def bundles_credential(
         Fault: it uses the operator's own identity, which nobody else has; or its registry isn't
             verified.
     """
-    from copyrator.clouds.identities import identity_of
+    from copyrator.bundles.features.login.identity import identity_of
 
     identity = identity_of(spec, settings)
     if identity is None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import Outcome
-from copyrator.api.freeze import (
+from copyrator.api.names import ANN_FREEZE
+from copyrator.api.text import count, first_of
+from copyrator.api.times import parse_duration, parse_time
+from copyrator.bundles.features.freeze.fields import (
     CONFIG_MAP,
     MAX_REASON,
     Freeze,
@@ -25,10 +27,8 @@ from copyrator.api.freeze import (
     read_config_map,
     sentence,
 )
-from copyrator.api.names import ANN_FREEZE
-from copyrator.api.text import count, first_of
-from copyrator.api.times import parse_duration, parse_time
 from copyrator.bundles.features.freeze.words import BESIDE, freeze_of, freezes_in, gap
+from copyrator.bundles.fields import parse_status
 from copyrator.cli.core.beside import FoundBeside, read_all_beside, read_beside
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import HistoryEntry, Outcome
 from copyrator.api.text import said, short_digest
 from copyrator.api.times import time_since
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind

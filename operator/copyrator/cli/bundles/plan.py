@@ -15,27 +15,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names, structs
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.plan_status import (
-    OperationCounts,
-    PlanOutcome,
-    PlanRequests,
-    PlanSummary,
-    PreviewPlan,
-)
-from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
 from copyrator.api.times import time_since, time_until
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     StagedOperation,
     list_risky,
     read_planned,
+)
+from copyrator.bundles.features.approval.plan_words import find_lacking
+from copyrator.bundles.features.approval.plans import (
+    OperationCounts,
+    PlanOutcome,
+    PlanRequests,
+    PlanSummary,
+    PreviewPlan,
 )
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -48,6 +47,7 @@ from copyrator.bundles.features.approval.words import (
     operation_counts,
     preview_failure,
 )
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (

@@ -15,14 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names, structs
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.drift import DriftStatus
-from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.api.text import said
 from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     NO_OBJECTS,
@@ -39,7 +36,10 @@ from copyrator.bundles.features.approval.operations import (
     plan_id,
     read_block,
 )
+from copyrator.bundles.features.approval.plans import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.bundles.features.approval.script import NONCE_AT
+from copyrator.bundles.features.drift.fields import DriftStatus
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.rights import list_missing, read_refused
 from copyrator.bundles.jobs.werf_error import NO_ERROR

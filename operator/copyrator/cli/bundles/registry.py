@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.schema import read
 from copyrator.api.text import printable
-from copyrator.api.verify import SIGNATURE_ENTRIES, SignaturesSpec
+from copyrator.api.verify import SIGNATURE_ENTRIES
 from copyrator.bundles.features.promotion.attesters import Attesters
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.verdicts import verdict
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import Verdict
 from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles.clouds import own_credential

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.freeze import FreezeFindings
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.text import printable
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, refs_of
+from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.features import load_gates
+from copyrator.bundles.features.freeze.fields import FreezeFindings
 from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
+from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import (
     MAX_CANDIDATES,
@@ -48,6 +48,7 @@ from copyrator.bundles.gates.gate import (
     Passed,
     Waiting,
     hold_back,
+    load_gates,
 )
 from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles import freeze
@@ -205,14 +206,14 @@ async def attesters_of(client: KubeClient, spec: BundleSpec) -> Attesters:
         SpecError: two environments have the same key.
     """
     from copyrator.bundles.features.signatures import policy as trust  # noqa: PLC0415 - not for --help
-    from copyrator.bundles.inputs.watches import attester_refs  # noqa: PLC0415 - not for --help
 
-    named = spec.part(PromotionSpec).attestations
+    part = spec.part(PromotionSpec)
+    named = part.attestations
     if not named:
         return NO_ATTESTERS
     signatures = spec.find(SignaturesSpec)
     required = signatures.any_of if signatures is not None else ()
-    refs = dict.fromkeys((*attester_refs(spec), *refs_of(required)))
+    refs = dict.fromkeys((*part.keys, *refs_of(required)))
     contents = {ref: await read_files(client, spec.namespace, ref) for ref in refs}
     found, _ = await asyncio.to_thread(
         trust.read_requirement, trust.SPEC, spec.namespace, required, contents

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.age import AgeStatus
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -26,19 +23,22 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
+from copyrator.api.candidates import AgeStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import (
+from copyrator.api.text import said
+from copyrator.api.times import time_since
+from copyrator.bundles.engine.words import MESSAGE
+from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.rollback.fields import (
     BUNDLE_SKIPPED_DIGESTS,
     PinStatus,
     RollbackSpec,
     describe_ignored,
     rollback_targets,
 )
-from copyrator.api.text import said
-from copyrator.api.times import time_since
-from copyrator.bundles.engine.words import MESSAGE
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
@@ -25,6 +24,7 @@ from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import read_rule_status
 from copyrator.api.text import count
 from copyrator.api.times import format_micro_time
+from copyrator.bundles.fields import parse_status
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (

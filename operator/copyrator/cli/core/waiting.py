@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.conditions import (
     NO_CONDITION,
     ConditionStatus,
@@ -20,6 +19,7 @@ from copyrator.api.conditions import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import format_duration, parse_duration
+from copyrator.bundles.fields import parse_status
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, Body, shown
 from copyrator.cli.core.output import prose

@@ -245,8 +245,8 @@ async def _references(
 
 async def _registries(bundles: Sequence[Body]) -> list[Check]:
     """One request to each registry, from this machine and without credentials."""
-    from copyrator.api.bundle import BundleDefaults, parse_bundle
     from copyrator.api.fields import InvalidSpec
+    from copyrator.bundles.fields import BundleDefaults, parse_bundle
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.hosts import ANYWHERE

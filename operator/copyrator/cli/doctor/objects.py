@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
@@ -25,13 +23,16 @@ from copyrator.api.text import count, first_of
 from copyrator.api.times import parse_time
 from copyrator.api.verify import refs_of
 from copyrator.bundles.context import defaults_of
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
+from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
@@ -40,7 +41,6 @@ from copyrator.cli.core.installation import Installation, allowed, pod_selector
 from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view import rows
-from copyrator.clouds.identities import identity_of
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     CONFIGMAPS,

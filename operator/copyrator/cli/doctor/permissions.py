@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
 from copyrator.api.text import count
+from copyrator.bundles.features.health.fields import HealthMode
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.restrictions import refusal
 from copyrator.bundles.inputs.watches import (
     Ref,

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from copyrator.api.attest import OPERATORS_KEY, AttestSpec
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.fields import SpecError, map_in
@@ -26,10 +24,12 @@ from copyrator.api.kubeconfig import (
     read_kubeconfig_ref,
 )
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import PromotionSpec
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of, said
 from copyrator.api.times import format_time, time_since
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed, username
@@ -401,6 +401,6 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 def _push_fault(body: Body) -> str:
     """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
     found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
-    if not found.is_false or found.reason == BundleReason.ATTESTATION_WITHDRAWN:
+    if not found.is_false or found.reason == AttestReason.ATTESTATION_WITHDRAWN:
         return ""
     return f"{said(found.reason)}: {said(found.message, 512)}"

@@ -76,7 +76,7 @@ async def _described(
 
 def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
     """Parts of a Bundle below "Last error", without the text of that, if it is long."""
-    from copyrator.api.bundle import parse_status
+    from copyrator.bundles.fields import parse_status
 
     text = parse_status(body).last_error.message or ""
     for part in parts:

@@ -79,9 +79,9 @@ def print_roles(
 
 async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
     """As YAML with comments, and as objects; each Role with the rules that it has, too."""
-    from copyrator.api.cluster import ClusterSpec
     from copyrator.bundles.account import ServiceAccount
     from copyrator.bundles.features.approval.permissions import is_namespace_missing
+    from copyrator.bundles.features.cluster.fields import ClusterSpec
     from copyrator.cli.bundles.permissions import manifest, roles_of
     from copyrator.cli.bundles.plan_log import with_refusals
     from copyrator.cli.view.bundle import BundleView
@@ -123,7 +123,7 @@ async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, A
 
 
 def _nothing(view: BundleView, account: ServiceAccount) -> str:
-    from copyrator.api.approval import PlanStatus
+    from copyrator.bundles.features.approval.fields import PlanStatus
 
     if view.status.part(PlanStatus).missing_permissions is not None:
         return f"the service account {account} lacks nothing that the plan was reviewed for"

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
-from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.plan_words import find_lacking
 from copyrator.api.text import Detail, count, printable, said
 from copyrator.api.times import time_since
+from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.plan_words import find_lacking
+from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import is_spent
 from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (
@@ -29,6 +28,7 @@ from copyrator.bundles.features.approval.words import (
     plan_facts,
     plan_state,
 )
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import format_permission
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan

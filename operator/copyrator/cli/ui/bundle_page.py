@@ -19,19 +19,18 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from copyrator.api import names
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.drift import DriftStatus, DriftVerdict
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
 from copyrator.api.text import Detail, printable, said, short_digest
 from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone, load_words
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import awaits_decision
+from copyrator.bundles.features.drift.fields import DriftStatus, DriftVerdict
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes

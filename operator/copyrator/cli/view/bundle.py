@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus, PassedOver
 from copyrator.api.conditions import Condition, ConditionType
@@ -20,11 +19,11 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons import BY_PERSON
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import Detail, short_digest
 from copyrator.api.times import format_duration, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import Mark, Place
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Mark, Place, load_words
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.bundles.rhythm import interval_of
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
@@ -36,7 +35,7 @@ from copyrator.settings.config import Settings
 
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 _LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
-_FOR_PEOPLE: Final = tuple(one for one in BundleReason if one.ends is BY_PERSON)
+_FOR_PEOPLE: Final = tuple(one for one in bundle_reasons().values() if one.ends is BY_PERSON)
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
 

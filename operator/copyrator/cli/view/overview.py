@@ -10,11 +10,10 @@ from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import parse_time, time_since
-from copyrator.bundles.engine.words import Banner
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Banner, load_words
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body
@@ -104,7 +103,8 @@ CERTIFICATES: Final = 10
 """Certificates of the overview."""
 DEPLOYS: Final = 8
 """Bundles that were deployed last, of the overview."""
-_MOVING: Final = frozenset(one for one in (*BundleReason, *RuleReason) if one.ends is BY_WORK)
+_REASONS: Final = (*bundle_reasons().values(), *RuleReason)
+_MOVING: Final = frozenset(one for one in _REASONS if one.ends is BY_WORK)
 """Reasons of Ready while the operator works, and nobody else has to do anything."""
 
 

@@ -68,7 +68,7 @@ _TOLD = (RuleReason.NO_TARGETS, *PAUSES)
 
 def failed_poll(body: Body) -> str:
     """The error of the last poll, where polls have failed and Ready is kept; else empty."""
-    from copyrator.api.bundle import parse_status  # noqa: PLC0415 - not for rules
+    from copyrator.bundles.fields import parse_status  # noqa: PLC0415 - not for rules
 
     return poll_fault(parse_status(body))
 

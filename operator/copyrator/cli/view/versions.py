@@ -19,8 +19,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.text import said, times
 from copyrator.api.times import parse_time
-from copyrator.bundles.engine.words import Tone, VersionEvent
-from copyrator.bundles.features import load_words
+from copyrator.bundles.engine.words import Tone, VersionEvent, load_words
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.cli.view.why_bundle import is_quarantined

@@ -20,8 +20,9 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
 from copyrator.api.text import Detail, detail_lines, said, short_digest, times
 from copyrator.api.times import format_time, parse_time, time_since, time_until
-from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState
-from copyrator.bundles.features import load_gates, load_words
+from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words
+from copyrator.bundles.gates.gate import load_gates
+from copyrator.bundles.reasons import bundle_reasons
 from copyrator.bundles.version.answer import kept_until
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
@@ -96,7 +97,7 @@ def _ends_by_itself(found: GateStatus) -> bool:
 _SUBJECT: Final = "the version "
 _REJECTED: Final[Mapping[str, str]] = {
     one: one.meaning.removeprefix(_SUBJECT)
-    for one in (*BundleReason, *Rejection)
+    for one in (*bundle_reasons().values(), *Rejection)
     if one.meaning.startswith(_SUBJECT)
 }
 """What is said of a tag, by the reason why it is rejected."""

@@ -19,10 +19,10 @@ from tests.e2e.cli.conftest import Stage, in_environment
 from tests.e2e.forked import Forked
 from tests.e2e.operator_process import until
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval.orders import build_plan_job
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.seal import SealedValues

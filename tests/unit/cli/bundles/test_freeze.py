@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from copyrator.api.freeze import MAX_REASON
+from copyrator.bundles.features.freeze.fields import MAX_REASON
 from copyrator.bundles.features.freeze.words import freezes_in
 from copyrator.bundles.features.freeze.words import gap as gap_of
 from copyrator.cli import cli

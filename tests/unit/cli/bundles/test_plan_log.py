@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.bundle import parse_status
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.features.approval.script import plan_command
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.plan import PlanView, columns, document, rows_of

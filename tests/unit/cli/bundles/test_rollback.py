@@ -11,13 +11,13 @@ from typing import Any, Self
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus
 from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.features.rollback.pin import take_pin
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.cli.bundles.rollback import (
     _rollback,
     _skip,

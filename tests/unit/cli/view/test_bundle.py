@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.freeze import Freeze, in_force
 from copyrator.api.text import detail_lines, printable
-from copyrator.bundles.features import load_gates, load_words
+from copyrator.bundles.engine.words import load_words
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     describe_plan,
@@ -24,6 +23,8 @@ from copyrator.bundles.features.approval.words import (
     plan_state,
 )
 from copyrator.bundles.features.freeze import words as freeze
+from copyrator.bundles.features.freeze.fields import Freeze, in_force
+from copyrator.bundles.gates.gate import load_gates
 from copyrator.bundles.identity import spec_hash
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
-from copyrator.api.freeze import Freeze
+from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.cli.view.overview import CERTIFICATES, State, overview
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

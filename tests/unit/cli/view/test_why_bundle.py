@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected
-from copyrator.api.freeze import Freeze
 from copyrator.api.text import detail_lines
+from copyrator.bundles.features.freeze.fields import Freeze
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.reconcile import _is_ready
 from copyrator.cli.view import rows

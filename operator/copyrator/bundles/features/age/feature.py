@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from copyrator.api.age import AgeSpec
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.age.gates import GATES
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.age import AgeSpec, AgeStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.candidates import AgeStatus
 from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.features.age.reasons import AgeReason
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -46,7 +47,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
         f"spec.minAge requires {format_duration(spec.part(AgeSpec).min_age)}"
     )
-    return Waiting(BundleReason.TOO_YOUNG, text, until)
+    return Waiting(AgeReason.TOO_YOUNG, text, until)
 
 
 GATE: Final = Gate(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from copyrator.api.age import AgeSpec, AgeStatus
 from copyrator.api.bundle_spec import Part
+from copyrator.api.candidates import AgeStatus
 from copyrator.bundles.engine.words import View, Words
+from copyrator.bundles.features.age.fields import AgeSpec
 
 
 class AgeWords(Words):

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.plan_status import Baseline, PlanRequests, PreviewPlan
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Proposal
 from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.engine.feature import Observed
+from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
     record_decision,
@@ -32,6 +31,7 @@ from copyrator.bundles.features.approval.machine import (
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.plans import Baseline, PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     DEPLOY,

@@ -12,17 +12,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from copyrator.api import structs
-from copyrator.api.approval import (
-    NOT_JUDGED,
-    ApprovalSpec,
-    ApprovedPlan,
-    AsApprovedStatus,
-    PlanStatus,
-)
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.reasons.bundles import BundleReason, StoredReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -31,6 +23,13 @@ from copyrator.bundles.features.approval.endings import (
     different_ending,
     planned_ending,
     refused_ending,
+)
+from copyrator.bundles.features.approval.fields import (
+    NOT_JUDGED,
+    ApprovalSpec,
+    ApprovedPlan,
+    AsApprovedStatus,
+    PlanStatus,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.listing import (
@@ -44,7 +43,9 @@ from copyrator.bundles.features.approval.inventory import InventoryStore
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_of, planned_order
 from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
+from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored

@@ -11,13 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import structs
-from copyrator.api.approval import (
-    ApprovalSpec,
-    AsApprovedStatus,
-    PlanDecision,
-    PlanStatus,
-    as_approved_condition,
-)
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.conditions import (
@@ -29,7 +22,6 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PLAN_AT
-from copyrator.api.plan_status import PlanRequests, PreviewPlan
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles import deciding, ready_conditions
@@ -44,6 +36,13 @@ from copyrator.bundles.features.approval.deploys import (
     find_plan,
     record_end,
 )
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    AsApprovedStatus,
+    PlanDecision,
+    PlanStatus,
+    as_approved_condition,
+)
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists
@@ -51,6 +50,7 @@ from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.plans import PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
 from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import (

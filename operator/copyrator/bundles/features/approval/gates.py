@@ -12,15 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.approval import (
-    MAX_REJECTED_CONTENTS,
-    ApprovalMode,
-    ApprovalSpec,
-    ApprovedPlan,
-    PlanDecision,
-    PlanStatus,
-    RejectedPlan,
-)
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.names import (
@@ -29,13 +20,22 @@ from copyrator.api.names import (
     ANN_DISABLE_AUTOUPDATE,
     ANN_REJECTED_PLAN,
 )
-from copyrator.api.plan_status import PlanOutcome
-from copyrator.api.plan_words import UNKNOWN, find_lacking, find_uncertain
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features.approval.fields import (
+    MAX_REJECTED_CONTENTS,
+    ApprovalMode,
+    ApprovalSpec,
+    ApprovedPlan,
+    PlanDecision,
+    PlanStatus,
+    RejectedPlan,
+)
 from copyrator.bundles.features.approval.operations import describe_counts
+from copyrator.bundles.features.approval.plan_words import UNKNOWN, find_lacking, find_uncertain
+from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     PlanTarget,

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.inputs import (
     FileHash,
     Hashes,

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import yaml
 
-from copyrator.api.approval import MAX_CHANGED
 from copyrator.api.syntax import shown
+from copyrator.bundles.features.approval.fields import MAX_CHANGED
 
 PLAN_INPUT_FILE_KEYS: Final = 100
 """Top-level keys of one values file whose changes are named, else only the file is named."""

@@ -19,7 +19,6 @@ from typing import Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import PlanRecord
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
@@ -31,6 +30,7 @@ from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.operations import BlockFault, Plan
 from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
+from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.printed import read_printed_plan
 from copyrator.bundles.features.approval.record import (
     DEPLOY,

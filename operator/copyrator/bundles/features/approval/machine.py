@@ -18,7 +18,6 @@ from typing import ClassVar
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import PlanRecord
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import DesiredDeploy
@@ -26,6 +25,7 @@ from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobC
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
 from copyrator.bundles.features.approval.plan_store import PlanStore
+from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
     PlanFault,

@@ -36,8 +36,8 @@ from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import Any, Final
 
-from copyrator.api.plan_status import OperationCounts
 from copyrator.api.syntax import shown
+from copyrator.bundles.features.approval.plans import OperationCounts
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.approval import ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.features.approval.plan_store import PlanStore
+from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
 from copyrator.bundles.features.approval.rights import (
     KindIn,

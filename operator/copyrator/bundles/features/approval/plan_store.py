@@ -7,11 +7,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.api.approval import ApprovedPlan
-from copyrator.api.plan_status import Baseline
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.approval.fields import ApprovedPlan
 from copyrator.bundles.features.approval.operations import Operation, Plan, read_plan
+from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.secrets import (
     OPERATIONS,
     PlanSecret,

@@ -11,7 +11,6 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
-from copyrator.api.plan_status import Baseline, PreviewPlan
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import parse_time
 from copyrator.api.version_range import VersionError, parse_version
@@ -25,6 +24,7 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.plans import Baseline, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     PREVIEW,
     PlanFault,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from copyrator.api.reasons.bundles import StoredReason
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     BlockFault,
@@ -13,6 +12,7 @@ from copyrator.bundles.features.approval.operations import (
     block_lines,
     read_block,
 )
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.stored import read_stored
 from copyrator.bundles.jobs.client import PodReader
 

@@ -16,24 +16,21 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
-from copyrator.api.plan_status import (
-    MAX_RISKY,
-    MAX_UNBOUND,
-    PlanOutcome,
-    PlanRecord,
-    PlanRequests,
-    PreviewPlan,
-)
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.candidates import admits, is_below
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    PlanDecision,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
@@ -44,6 +41,14 @@ from copyrator.bundles.features.approval.operations import (
     has_further_objects,
     list_risky,
     plan_id,
+)
+from copyrator.bundles.features.approval.plans import (
+    MAX_RISKY,
+    MAX_UNBOUND,
+    PlanOutcome,
+    PlanRecord,
+    PlanRequests,
+    PreviewPlan,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
 from copyrator.bundles.gates.gate import Candidate

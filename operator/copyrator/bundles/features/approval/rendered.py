@@ -13,13 +13,13 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.plan_status import PlanRecord
 from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import RenderedObjects
+from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.record import PREVIEW, PlanFault
 from copyrator.bundles.identity import job_name
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from copyrator.api import structs
-from copyrator.api.approval import PlanStatus
 from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,

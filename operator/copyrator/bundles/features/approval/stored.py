@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.reasons.bundles import StoredReason
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.pod import DEPLOY_CONTAINER
 
 STORED: Final = "copyrator-stored"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleEvent
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.features.approval.deploys import HeldJobs
+from copyrator.bundles.features.approval.fields import ApprovalSpec
 from copyrator.bundles.features.approval.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedUninstall,

@@ -7,19 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
-from copyrator.api.approval import ApprovalSpec, AsApprovedStatus, PlanDecision, PlanStatus
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.conditions import ConditionType
-from copyrator.api.plan_status import MAX_UNBOUND, PlanOutcome, PlanSummary, PreviewPlan
-from copyrator.api.plan_words import (
-    BOUND,
-    ENFORCED,
-    EXACT,
-    PLAN_WORDS,
-    PlanWord,
-    describe_difference,
-)
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, said, short_digest
@@ -34,6 +24,26 @@ from copyrator.bundles.engine.words import (
     VersionEvent,
     View,
     Words,
+)
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    AsApprovedStatus,
+    PlanDecision,
+    PlanStatus,
+)
+from copyrator.bundles.features.approval.plan_words import (
+    BOUND,
+    ENFORCED,
+    EXACT,
+    PLAN_WORDS,
+    PlanWord,
+    describe_difference,
+)
+from copyrator.bundles.features.approval.plans import (
+    MAX_UNBOUND,
+    PlanOutcome,
+    PlanSummary,
+    PreviewPlan,
 )
 from copyrator.bundles.jobs.rights import format_permission
 

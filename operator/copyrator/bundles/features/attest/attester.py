@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import (
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.features.attest.fields import (
     AttestationsStatus,
     AttestSpec,
     AttestState,
@@ -21,14 +28,8 @@ from copyrator.api.attest import (
     StatementKey,
     key_of,
 )
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import read_withdrawal
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.features.attest.keys import AttestKeyReader
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.attest.statements import (
     AttestFault,
     AttestInput,
@@ -39,6 +40,7 @@ from copyrator.bundles.features.attest.statements import (
     record_push,
     statement_of,
 )
+from copyrator.bundles.features.promotion.fields import read_withdrawal
 from copyrator.bundles.features.signatures.policy import find_signer
 from copyrator.bundles.features.signatures.store import TrustStore
 from copyrator.bundles.inputs.reader import MissingReferenceError
@@ -62,7 +64,7 @@ GONE_RETRY: Final = 3600.0
 class _PushError(Exception):
     """Why a statement can't be pushed."""
 
-    def __init__(self, reason: BundleReason, text: str) -> None:
+    def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
@@ -218,13 +220,13 @@ class Attester:
         except MissingReferenceError as error:
             raise _PushError(error.reason, str(error)) from None
         except TrustError as error:
-            raise _PushError(BundleReason.ATTEST_KEY_INVALID, str(error)) from None
+            raise _PushError(AttestReason.ATTEST_KEY_INVALID, str(error)) from None
         except ApiError as error:
             reason = BundleReason.FORBIDDEN if isinstance(error, Forbidden) else None
-            raise _PushError(reason or BundleReason.ATTEST_KEY_INVALID, error.message) from None
+            raise _PushError(reason or AttestReason.ATTEST_KEY_INVALID, error.message) from None
         if (signer := await asyncio.to_thread(find_signer, bundle, signers)) is not None:
             text = f"{found.key.name} is trusted for signatures by {signer}: attest with another"
-            raise _PushError(BundleReason.ATTEST_KEY_INVALID, text)
+            raise _PushError(AttestReason.ATTEST_KEY_INVALID, text)
         repository = Repository(
             spec.registry,
             spec.repo,

@@ -6,15 +6,14 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from copyrator.api.attest import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.features.attest.attester import Attester, attest_input
+from copyrator.bundles.features.attest.fields import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.statements import (
     attested_condition,
@@ -25,6 +24,7 @@ from copyrator.bundles.features.attest.statements import (
 from copyrator.bundles.features.promotion.feature import update_soak
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.inputs.reader import ReferenceReader
+from copyrator.bundles.reasons import read_reason
 from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.oci.statements import StatementPusher
 
@@ -114,7 +114,7 @@ class AttestFeature(Feature):
         if was.status == found.status and (found.is_true or was.reason == word):
             return
         if found.is_true or found.is_false:
-            self.context.record(written, BundleReason.read(word), message)
+            self.context.record(written, read_reason(word), message)
             level = logging.INFO if found.is_true else logging.WARNING
             log.log(level, "%s: %s: %s", written.key, word, message)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.attest import OPERATORS_KEY, AttestSpec
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.inputs.reader import (
     Access,
     Known,
@@ -67,7 +67,7 @@ class AttestKeyReader:
         self._references.keep(entry.key, "attest key", known)
         if missing := [one for one, body in bodies.items() if not body]:
             text = f"{missing[0]} of spec.attest doesn't exist; create it"
-            raise MissingReferenceError(text, BundleReason.ATTEST_KEY_INVALID)
+            raise MissingReferenceError(text, AttestReason.ATTEST_KEY_INVALID)
         own = {one.name: body for one, body in bodies.items() if one.namespace == spec.namespace}
         key, data = attest.own_key or OPERATORS_KEY, bodies[ref].get("data") or {}
         needs_password = key.password_key and (attest.own_key or key.password_key in data)
@@ -93,4 +93,4 @@ def _attest_ref(context: Context, spec: BundleSpec) -> Ref:
 def _read_attest_key(ref: Ref, name: str, data: Mapping[str, str]) -> bytes:
     """One file of the Secret with the private key."""
     most = SIGNATURE_KEY_BYTES
-    return read_key(f"{ref} of spec.attest", name, data, most, BundleReason.ATTEST_KEY_INVALID)
+    return read_key(f"{ref} of spec.attest", name, data, most, AttestReason.ATTEST_KEY_INVALID)

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.attest import (
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
+from copyrator.api.globs import Globs
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.structs import replace
+from copyrator.api.text import one_line
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.attest.fields import (
     MAX_ATTESTED,
     PUSH_FAULTS,
     AttestationsStatus,
@@ -22,17 +32,9 @@ from copyrator.api.attest import (
     describe_record,
     key_of,
 )
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
-from copyrator.api.globs import Globs
-from copyrator.api.health import HealthMode, HealthSpec
-from copyrator.api.promotion import PromotionStatus, SoakStatus
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.structs import replace
-from copyrator.api.text import one_line
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.features.promotion.fields import PromotionStatus, SoakStatus
+from copyrator.bundles.reasons import read_reason
 from copyrator.signatures.model import ATTESTATIONS, DeployedStatement
 
 MANY: Final = ATTESTATIONS // 2
@@ -56,7 +58,7 @@ class AttestInput:
     """Whether its namespace may attest under this name."""
     is_deleted: bool = False
     withdrawal: tuple[str, str | None, str] | None = None
-    """As ``api.promotion.read_withdrawal``."""
+    """As ``bundles.features.promotion.fields.read_withdrawal``."""
     seen: SeenTime = ALL_SEEN
 
 
@@ -64,7 +66,7 @@ class AttestInput:
 class AttestFault:
     """Why a statement isn't in the registry."""
 
-    reason: BundleReason
+    reason: Reason
     text: str
 
 
@@ -220,7 +222,7 @@ def attested_condition(
             f"the namespace {spec.namespace} may not attest as {attest.environment}: an "
             "administrator allows it by attest.environments of the chart"
         )
-        return FurtherCondition(no, BundleReason.ENVIRONMENT_NOT_ALLOWED, text)
+        return FurtherCondition(no, AttestReason.ENVIRONMENT_NOT_ALLOWED, text)
     withdrawals = (
         one
         for one in status.part(AttestationsStatus).attest
@@ -237,7 +239,7 @@ def attested_condition(
     is_told = before.status == no and before.reason in PUSH_FAULTS
     if is_told and not all(one.is_quiet for one in pending):
         # Of a former process: the push is tried again at once.
-        return FurtherCondition(no, BundleReason.read(before.reason or ""), before.message or "")
+        return FurtherCondition(no, read_reason(before.reason or ""), before.message or "")
     return _judge_statement(status, around)
 
 
@@ -248,19 +250,19 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
     record = find_record(status.part(AttestationsStatus).attest, status, spec)
     if pending := [one for one in find_pending(status, around) if not one.is_quiet]:
         text = f"{describe_record(pending[0])} is being pushed"
-        return FurtherCondition(unknown, BundleReason.ATTESTING, text)
+        return FurtherCondition(unknown, AttestReason.ATTESTING, text)
     what = f"{status.deployed.version} ({(status.deployed.digest or '')[:19]})"
     if record is None or (
         not record.is_positive and due_at(status.part(AttestationsStatus).attest, status, around)
     ):
-        return FurtherCondition(unknown, BundleReason.SOAKING, _soaking(status, around, what))
+        return FurtherCondition(unknown, AttestReason.SOAKING, _soaking(status, around, what))
     if not record.is_positive:
         gone = " (the registry has it no more)" if record.state == AttestState.GONE else ""
         text = (
             f"the statement that {what} stands in {attest.environment} was withdrawn{gone}: "
             f"{record.reason}; it is attested again once it has stood anew"
         )
-        return FurtherCondition(ConditionStatus.FALSE, BundleReason.ATTESTATION_WITHDRAWN, text)
+        return FurtherCondition(ConditionStatus.FALSE, AttestReason.ATTESTATION_WITHDRAWN, text)
     text = f"{what} is attested as {attest.environment}"
     if (record.left or 0) + 1 >= MANY:
         text += (
@@ -268,7 +270,7 @@ def _judge_statement(status: BundleStatus, around: AttestInput) -> FurtherCondit
             f"delete old ones, and readers accept {ATTESTATIONS}: it is renewed every "
             f"{format_duration(max(RARELY, attest.renew))}"
         )
-    return FurtherCondition(ConditionStatus.TRUE, BundleReason.ATTESTED, text)
+    return FurtherCondition(ConditionStatus.TRUE, AttestReason.ATTESTED, text)
 
 
 def _soaking(status: BundleStatus, around: AttestInput, what: str) -> str:
@@ -277,8 +279,7 @@ def _soaking(status: BundleStatus, around: AttestInput, what: str) -> str:
     if status.deployed.digest is None:
         return "nothing is deployed yet"
     wanted = [f"has stood for {format_duration(attest.after)}"] if attest.after else []
-    if around.spec.part(HealthSpec).health is HealthMode.WATCH:
-        wanted.append("is Healthy")
+    wanted += [f"is {kind}" for kind in around.spec.required]
     once = " and ".join(wanted) or "stands"
     return f"{what} is attested as {attest.environment} once it {once}"
 
@@ -311,8 +312,7 @@ def _stands_at(
         return None
     if around.is_deleted or not around.is_allowed:
         return None
-    healthy = status.condition(ConditionType.HEALTHY).is_true
-    if around.spec.part(HealthSpec).health is HealthMode.WATCH and not healthy:
+    if not all(status.condition(kind).is_true for kind in around.spec.required):
         return None
     wanted, longest = timedelta(seconds=attest.after), _longest_of(soak, record)
     if longest is not None and longest >= wanted:

@@ -6,12 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestStatus
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import time_since
@@ -26,6 +23,9 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
+from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.fields import parse_status
 
 
 class AttestWords(Words):
@@ -68,7 +68,7 @@ class AttestWords(Words):
         if found.is_true:
             yield Notice(6, About.ATTESTED, "is attested", since, since, why, told.why)
         elif found.is_false:
-            withdrawn = found.reason == BundleReason.ATTESTATION_WITHDRAWN
+            withdrawn = found.reason == AttestReason.ATTESTATION_WITHDRAWN
             what = "isn't attested any more" if withdrawn else f"can't be attested: {found.reason}"
             key = f"{since} {found.reason}"
             yield Notice(6, About.NOT_ATTESTED, what, since, key, why, told.why)

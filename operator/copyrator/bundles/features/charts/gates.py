@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.approval import ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
@@ -22,7 +21,6 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Verdict,
     Waiting,
-    uses,
 )
 from copyrator.bundles.gates.restrictions import is_gated
 
@@ -113,7 +111,7 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=uses(ApprovalSpec),
+    concerns=lambda spec: spec.needs_plain_chart,
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.reasons.rules import CertificateReason
 from copyrator.api.times import format_time
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 
 
 def credential_ends(

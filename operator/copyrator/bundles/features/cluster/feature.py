@@ -9,8 +9,7 @@ from typing import Any
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.bundle_status import BundleStatus, ClusterStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
@@ -18,6 +17,7 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.reader import (
     Known,
@@ -26,8 +26,9 @@ from copyrator.bundles.inputs.reader import (
     version_of,
 )
 from copyrator.bundles.inputs.target import TargetAccess
-from copyrator.bundles.inputs.watches import Ref, kubeconfig_refs, references_of
+from copyrator.bundles.inputs.watches import Ref, references_of
 from copyrator.bundles.step import Step
+from copyrator.kube.resources import SECRETS
 
 _USE = "cluster"
 """What a kubeconfig is read for."""
@@ -59,7 +60,8 @@ class ClusterFeature(Feature):
 
     async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """The cluster, and the kubeconfig itself, which is read anew and isn't kept."""
-        wanted, (ref,) = spec.part(ClusterSpec), kubeconfig_refs(spec)
+        wanted = spec.part(ClusterSpec)
+        ref = Ref(SECRETS, spec.namespace, wanted.secret)
         self._references.forget(entry.key, _USE)
         body = await self._references.read(ref)
         found = _read_kubeconfig(ref, wanted.key, body, self._home)
@@ -87,12 +89,12 @@ class ClusterFeature(Feature):
         """
         if (wanted := spec.find(ClusterSpec)) is None:
             return TargetAccess(spec)
-        refs = kubeconfig_refs(spec)
-        known = self._references.recall(entry.key, _USE, refs, wanted)
+        ref = Ref(SECRETS, spec.namespace, wanted.secret)
+        known = self._references.recall(entry.key, _USE, (ref,), wanted)
         if known is None:
             return await self.target(entry, spec)
         cluster, ends = known.value
-        _check_end(refs[0], ends, self.context.clock())
+        _check_end(ref, ends, self.context.clock())
         return TargetAccess(structs.replace(spec, cluster=cluster), ends=ends)
 
     def _warn_of_end(self, entry: BundleEntry, spec: BundleSpec, ends: datetime | None) -> Step:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.bundle_status import BundleStatus, ClusterStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import said
 from copyrator.bundles.engine.words import DeployStep, Notice, Place, StepState, Told, View, Words
+from copyrator.bundles.features.cluster.fields import ClusterSpec
 
 
 class ClusterWords(Words):

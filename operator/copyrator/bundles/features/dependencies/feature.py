@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.dependencies.gates import (
     GATES,
     LINK,

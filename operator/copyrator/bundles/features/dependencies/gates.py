@@ -8,12 +8,13 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import PAUSES, ConditionStatus, ConditionType
-from copyrator.api.dependencies import DependenciesSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.dependencies.reasons import DependenciesReason
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -100,10 +101,7 @@ def _find_suspended_fault(entry: BundleEntry) -> str:
 
 def _find_condition_fault(entry: BundleEntry) -> str:
     """The first condition that its features require and that isn't True; else empty."""
-    parts = entry.spec.parts if isinstance(entry.spec, BundleSpec) else ()
-    for kind in (part.required for part in parts):
-        if kind is None:
-            continue
+    for kind in entry.spec.required if isinstance(entry.spec, BundleSpec) else ():
         found = entry.status.condition(kind)
         if found.status != ConditionStatus.TRUE:
             text = _cut(found.reason, found.message)
@@ -124,7 +122,7 @@ def _judge_bundles(
     if found is None or not found.texts:
         return PASSED
     text = first_of(found.texts, _NAMED_BUNDLES)
-    return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
+    return Waiting(DependenciesReason.DEPENDENCY_NOT_READY, text)
 
 
 LINK: Final = Link(

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
-from copyrator.api.drift import DriftSpec, DriftStatus
-from copyrator.api.plan_status import Baseline, PlanOutcome
-from copyrator.api.reasons.bundles import DriftReason
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.bundles.features.approval.fields import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -25,12 +22,15 @@ from copyrator.bundles.features.approval.machine import (
 )
 from copyrator.bundles.features.approval.operations import Plan, covers
 from copyrator.bundles.features.approval.orders import is_made_of
+from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanResult,
     unbound_reasons,
     without_unstable_file,
 )
+from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
     DriftFindings,

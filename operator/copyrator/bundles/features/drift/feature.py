@@ -10,23 +10,24 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType, FurtherCondition
-from copyrator.api.drift import DriftCheck, DriftMode, DriftSpec, DriftStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.api.plan_status import Baseline
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import Conclusion, Feature, P, Parts
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
+from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.machine import target_of
+from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
+from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
     Hindrance,

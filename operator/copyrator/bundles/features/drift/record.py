@@ -17,29 +17,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api import structs
-from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.drift import (
-    MAX_DRIFTED,
-    DriftCheck,
-    DriftMode,
-    DriftSpec,
-    DriftStatus,
-    DriftVerdict,
-)
-from copyrator.api.plan_status import Baseline, PlanOutcome
 from copyrator.api.reasons import Reason
-from copyrator.api.reasons.bundles import BundleReason, DriftReason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     plan_id,
     read_operation,
 )
+from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
     PlanFields,
     PlanPurpose,
@@ -49,6 +41,15 @@ from copyrator.bundles.features.approval.record import (
     made_of,
     with_record,
 )
+from copyrator.bundles.features.drift.fields import (
+    MAX_DRIFTED,
+    DriftCheck,
+    DriftMode,
+    DriftSpec,
+    DriftStatus,
+    DriftVerdict,
+)
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.pod import JobKind, Kept
 from copyrator.bundles.rhythm import check_rhythm
 

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.freeze import (
+from copyrator.api.keys import ObjectName
+from copyrator.api.names import ANN_FREEZE
+from copyrator.api.reasons import Reason
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.context import AnnotatedNamespace, Context
+from copyrator.bundles.engine.feature import Feature, Features, Parts
+from copyrator.bundles.features.freeze.fields import (
     CONFIG_MAP,
     Freeze,
     FreezeFindings,
@@ -23,13 +30,6 @@ from copyrator.api.freeze import (
     read_config_map,
     sentence,
 )
-from copyrator.api.keys import ObjectName
-from copyrator.api.names import ANN_FREEZE
-from copyrator.api.reasons import Reason
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import AnnotatedNamespace, Context
-from copyrator.bundles.engine.feature import Feature, Features, Parts
 from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.step import Change

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.freeze import FreezeFindings, in_force, sentence
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.features.freeze.fields import FreezeFindings, in_force, sentence
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

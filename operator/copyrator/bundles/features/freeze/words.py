@@ -8,14 +8,6 @@ from typing import Any, Final
 
 from copyrator.api.bundle_status import GateState
 from copyrator.api.conditions import ConditionType
-from copyrator.api.freeze import (
-    CONFIG_MAP,
-    Freeze,
-    in_force,
-    read_annotation,
-    read_config_map,
-    sentence,
-)
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
@@ -32,6 +24,14 @@ from copyrator.bundles.engine.words import (
     Told,
     View,
     Words,
+)
+from copyrator.bundles.features.freeze.fields import (
+    CONFIG_MAP,
+    Freeze,
+    in_force,
+    read_annotation,
+    read_config_map,
+    sentence,
 )
 
 GATE: Final = "freeze"

@@ -22,14 +22,14 @@ from copyrator.api.conditions import (
     with_further,
 )
 from copyrator.api.consent import ConsentStatus, is_accepted
-from copyrator.api.health import HealthSpec, watched_health
 from copyrator.api.keys import BundleKey
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.structs import replace
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.health import judge
+from copyrator.bundles.features.health.fields import HealthSpec, watched_health
+from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
 from copyrator.bundles.identity import other_manager
 from copyrator.bundles.step import Change, Step

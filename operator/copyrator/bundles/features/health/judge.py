@@ -25,9 +25,9 @@ from copyrator.api.conditions import (
     FurtherCondition,
 )
 from copyrator.api.kstatus import RULES, Status, compute
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.syntax import shown
 from copyrator.api.text import printable_start
+from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.identity import release_of
 
 ALL_HEALTH_NAMESPACES: Final = 32

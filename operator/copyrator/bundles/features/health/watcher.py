@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.judge import (
@@ -28,6 +27,7 @@ from copyrator.bundles.features.health.judge import (
     View,
     decide,
 )
+from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS

@@ -8,13 +8,13 @@ from typing import Final
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.health import HealthMode, HealthSpec
 from copyrator.api.reasons import BY_PERSON
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said
 from copyrator.api.times import time_since
 from copyrator.bundles.engine.words import MESSAGE, Mark, Notice, Place, Told, View, Words
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
+from copyrator.bundles.features.health.reasons import HealthReason
 
 _UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.login import LoginSpec
 from copyrator.api.text import Detail
 from copyrator.bundles.engine.words import Place, View, Words
+from copyrator.bundles.features.login.fields import LoginSpec
 
 
 class LoginWords(Words):
@@ -34,7 +34,7 @@ def _identity(view: View) -> str:
     """Whose token of which cloud; empty without ``spec.provider``."""
     if isinstance(view.spec, InvalidSpec) or (login := view.spec.find(LoginSpec)) is None:
         return ""
-    from copyrator.clouds.identities import identity_of  # noqa: PLC0415 - not for lists
+    from copyrator.bundles.features.login.identity import identity_of  # noqa: PLC0415 - not for lists
 
     return f"{identity_of(view.spec, view.settings)} ({login.provider})"
 

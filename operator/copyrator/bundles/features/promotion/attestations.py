@@ -7,18 +7,17 @@ from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
-from copyrator.api.promotion import PromotionSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Registry
 from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
+from copyrator.bundles.features.promotion.fields import PromotionSpec
 from copyrator.bundles.gates.signers import Asked
 from copyrator.bundles.inputs.key_files import Contents
 from copyrator.bundles.inputs.keys import KeyReader
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.inputs.watches import attester_refs
 from copyrator.bundles.version.attached import AttachedReader
 from copyrator.oci.errors import RegistryError
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, FoundAttestations
@@ -37,13 +36,14 @@ class AttesterReader:
             MissingReferenceError: two environments have the same key.
             ApiError: they can't be read.
         """
-        named = spec.part(PromotionSpec).attestations
+        part = spec.part(PromotionSpec)
+        named = part.attestations
 
         def make(contents: Contents) -> Attesters:
             return read_attesters(spec.namespace, named, contents, asked)
 
         try:
-            return await self._keys.read(entry, spec, attester_refs(spec), (named, asked), make)
+            return await self._keys.read(entry, spec, part.keys, (named, asked), make)
         except SpecError as error:
             raise MissingReferenceError(str(error), BundleReason.INVALID_SPEC) from None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from copyrator.api.fields import SpecError
-from copyrator.api.promotion import AttestationsFrom
+from copyrator.bundles.features.promotion.fields import AttestationsFrom
 from copyrator.bundles.gates.signers import Asked
 from copyrator.bundles.identity import hash_of
 from copyrator.bundles.inputs.key_files import Contents, describe_ref, read_public_keys

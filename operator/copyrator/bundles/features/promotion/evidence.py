@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.promotion import AHEAD, AttestationsFrom
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, first_of
 from copyrator.api.times import format_duration, format_time
+from copyrator.bundles.features.promotion.fields import AHEAD, AttestationsFrom
+from copyrator.bundles.features.promotion.reasons import PromotionReason
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 _NAMED: Final = 3
@@ -28,7 +30,7 @@ _NAMED: Final = 3
 class Objection:
     """Why a digest isn't promoted from one place."""
 
-    reason: BundleReason
+    reason: Reason
     text: str
     until: datetime | None = None
     """When it ends by itself."""
@@ -132,7 +134,7 @@ def _objection(there: _Environment, evidence: DeployedEvidence, what: str) -> Ob
             reasons.append(f"passed over: {other} of other tools or predicate types")
     why = f": {first_of(reasons, _NAMED)}" if reasons else ""
     text = f"{what} has no evidence from the environment {name} that counts{why}"
-    return Objection(BundleReason.NOT_PROMOTED, text, environment=name)
+    return Objection(PromotionReason.NOT_PROMOTED, text, environment=name)
 
 
 def _withdrawal(there: _Environment, what: str) -> Objection:
@@ -146,7 +148,7 @@ def _withdrawal(there: _Environment, what: str) -> Objection:
     ends = max(map(there.end_of, there.withdrawn)) + timedelta(seconds=1)
     still_there = any(there.end_of(one) >= ends for one in there.positive)
     ends_at = ends if still_there else None
-    return Objection(BundleReason.PROMOTION_WITHDRAWN, text, ends_at, there.wanted.environment)
+    return Objection(PromotionReason.PROMOTION_WITHDRAWN, text, ends_at, there.wanted.environment)
 
 
 def _too_little(there: _Environment) -> Iterable[str]:

@@ -11,21 +11,21 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import (
-    PROMOTION_GATE,
-    PromotionSpec,
-    PromotionStatus,
-    SoakStatus,
-    hold_text,
-)
-from copyrator.api.reasons.bundles import BundleEvent
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
 from copyrator.bundles.features.promotion.attestations import AttestationLookup, AttesterReader
 from copyrator.bundles.features.promotion.attesters import Attesters
+from copyrator.bundles.features.promotion.fields import (
+    PROMOTION_GATE,
+    PromotionSpec,
+    PromotionStatus,
+    SoakStatus,
+    hold_text,
+)
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
+from copyrator.bundles.features.promotion.reasons import PromotionEvent
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
 from copyrator.bundles.gates.gate import Candidate, Findings, Occasion, next_verdict_change
 from copyrator.bundles.gates.links import Link, Named, edges
@@ -168,7 +168,7 @@ class PromotionFeature(Feature):
                     f"{one.version} ({(one.digest or '')[:19]}) is no longer promoted from "
                     f"this Bundle: {one.broken_by}"
                 )
-                self.context.record(written, BundleEvent.SOAK_BROKEN, text)
+                self.context.record(written, PromotionEvent.SOAK_BROKEN, text)
                 log.warning("%s: %s", written.key, text)
 
 

@@ -20,7 +20,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.promotion import (
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.text import first_of
+from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.bundles.features.promotion.evidence import Objection, find_objections
+from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
     PromotionStatus,
@@ -28,12 +34,7 @@ from copyrator.api.promotion import (
     allows_promotion,
     hold_text,
 )
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import first_of
-from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.features.promotion.evidence import Objection, find_objections
+from copyrator.bundles.features.promotion.reasons import PromotionReason
 from copyrator.bundles.features.promotion.soak import valid_records
 from copyrator.bundles.gates.gate import (
     PASSED,
@@ -55,11 +56,11 @@ _NAMED: Final = 3
 """Bundles that a sentence names."""
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _ORDER: Final = (
-    BundleReason.PROMOTION_NOT_ALLOWED,
-    BundleReason.PROMOTION_WITHDRAWN,
-    BundleReason.PROMOTION_HELD,
+    PromotionReason.PROMOTION_NOT_ALLOWED,
+    PromotionReason.PROMOTION_WITHDRAWN,
+    PromotionReason.PROMOTION_HELD,
     BundleReason.VERIFICATION_UNAVAILABLE,
-    BundleReason.NOT_PROMOTED,
+    PromotionReason.NOT_PROMOTED,
 )
 """The precedence of reasons where several Bundles or environments object."""
 ASKED: Final = frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST, Occasion.FORCE, Occasion.ROLLBACK})
@@ -191,7 +192,7 @@ def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) 
         return PASSED
     found.sort(key=lambda one: (_ORDER.index(one.reason), one.until is not None))
     text, reason = first_of([one.text for one in found], _NAMED), found[0].reason
-    if reason is BundleReason.PROMOTION_NOT_ALLOWED:
+    if reason is PromotionReason.PROMOTION_NOT_ALLOWED:
         return Refused(reason, text, is_retried=True)
     ends = [one.until for one in found if one.until is not None]
     environments = tuple(one.environment for one in found if one.environment)
@@ -208,15 +209,15 @@ def _objection(
     name, soak = f"Bundle {source.name}", spec.part(PromotionSpec).soak
     what = _describe(candidate)
     if not source.is_allowed and source.name.startswith(f"{spec.namespace}/"):
-        return Objection(BundleReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
+        return Objection(PromotionReason.NOT_PROMOTED, f"{what} waits, as {name} doesn't exist")
     if not source.is_allowed:
         text = (
             f"{name} doesn't exist, or doesn't allow the namespace {spec.namespace} by the "
             f"annotation {ANN_PROMOTE_TO}"
         )
-        return Objection(BundleReason.PROMOTION_NOT_ALLOWED, text)
+        return Objection(PromotionReason.PROMOTION_NOT_ALLOWED, text)
     if _is_held(source, candidate.digest):
-        return Objection(BundleReason.PROMOTION_HELD, f"{what}: {name} is held: {source.hold}")
+        return Objection(PromotionReason.PROMOTION_HELD, f"{what}: {name} is held: {source.hold}")
     record = source.record_of(candidate.digest)
     end = None if record is None else _end(record, seen, soak)
     if end is not None and end <= now:
@@ -224,9 +225,9 @@ def _objection(
     required = f"spec.promoteFrom.soak requires {format_duration(soak)}"
     if record is None:
         text = f"{what} hasn't been deployed in {name}, where {required}"
-        return Objection(BundleReason.NOT_PROMOTED, text)
+        return Objection(PromotionReason.NOT_PROMOTED, text)
     return Objection(
-        BundleReason.NOT_PROMOTED,
+        PromotionReason.NOT_PROMOTED,
         f"{what} {_deployed_for(record, name, seen, now)}, and {required}",
         end,
     )

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_status import BundleStatus, GateState
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import PROMOTION_GATE, PromotionSpec, PromotionStatus
 from copyrator.api.schema import read
 from copyrator.api.text import said
 from copyrator.api.times import format_duration, format_time, parse_time, time_until
 from copyrator.bundles.engine.words import Body, Environment, Soak, View
+from copyrator.bundles.features.promotion.fields import (
+    PROMOTION_GATE,
+    PromotionSpec,
+    PromotionStatus,
+)
+from copyrator.bundles.fields import parse_status
 
 
 def promotes_from(body: Body) -> PromotionSpec:

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
-from copyrator.api.bundle import parse_status
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.names import ANN_HOLD, ANN_PROMOTE_TO
-from copyrator.api.promotion import (
+from copyrator.api.text import Detail, said, short_digest
+from copyrator.api.times import parse_time, time_since
+from copyrator.bundles.engine.words import Body, Deploy, Origins, Place, Stage, View, Words
+from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
     PromotionStatus,
     SoakStatus,
     shown_hold,
 )
-from copyrator.api.text import Detail, said, short_digest
-from copyrator.api.times import parse_time, time_since
-from copyrator.bundles.engine.words import Body, Deploy, Origins, Place, Stage, View, Words
 from copyrator.bundles.features.promotion.path import environments_of, promotes_from, waiting_soak
+from copyrator.bundles.fields import parse_status
 
 
 class PromotionWords(Words):

@@ -7,12 +7,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import AnyReason
-from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 from copyrator.bundles.features.rollback.gates import GATES
 from copyrator.bundles.features.rollback.pin import take_pin
+from copyrator.bundles.features.rollback.reasons import RollbackEvent
 from copyrator.bundles.ready_conditions import pinned
 from copyrator.bundles.step import Step
 
@@ -58,7 +59,7 @@ class RollbackFeature(Feature):
             if pin.requested != names.NO_PIN:
                 why = "the version, tagFilter, prerelease, registry or repo of its spec was edited"
             text = f"{old.version} ({old.digest[:19]}) isn't pinned any more: {why}"
-            self.context.emit(before, BundleEvent.UNPINNED, text)
+            self.context.emit(before, RollbackEvent.UNPINNED, text)
 
 
 FEATURE = RollbackFeature

@@ -7,8 +7,8 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import ANN_SKIP_DIGESTS
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import RollbackSpec
+from copyrator.bundles.features.rollback.fields import RollbackSpec
+from copyrator.bundles.features.rollback.reasons import RollbackReason
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -26,7 +26,7 @@ def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: d
     if candidate.digest not in spec.part(RollbackSpec).skip_digests:
         return PASSED
     text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
-    return Refused(BundleReason.SKIPPED, text, is_retried=True)
+    return Refused(RollbackReason.SKIPPED, text, is_retried=True)
 
 
 GATE: Final = Gate(

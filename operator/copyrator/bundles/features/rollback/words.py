@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.text import Detail, said, short_digest
 from copyrator.api.times import time_since
 from copyrator.bundles.engine.words import (
@@ -22,6 +21,8 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.features.rollback.reasons import RollbackReason
 
 _LISTED: Final = 20
 """Digests of the annotation skip-digests that are shown."""
@@ -88,7 +89,7 @@ class RollbackWords(Words):
             return
         skipped, known = spec.part(RollbackSpec).skip_digests, dict(versions)
         rejected = status.available.rejected
-        tags = [one.version for one in rejected if one.reason == BundleReason.SKIPPED]
+        tags = [one.version for one in rejected if one.reason == RollbackReason.SKIPPED]
         nameless = [one for one in skipped if one not in known]
         if len(tags) == len(nameless) == 1:
             known[nameless[0]] = tags[0]

@@ -9,10 +9,11 @@ from functools import partial
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
-from copyrator.api.verify import SignaturesSpec, Trust, Verification
+from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
     Signed,

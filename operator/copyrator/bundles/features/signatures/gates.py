@@ -13,7 +13,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.verify import SIGNATURE_GATE, SignaturesSpec, Trust, Verification
+from copyrator.api.verify import Trust, Verification
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,

@@ -16,10 +16,11 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.text import count
-from copyrator.api.verify import SignaturesSpec, refs_of
+from copyrator.api.verify import refs_of
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.signatures import policy as trust
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     NO_POLICY,

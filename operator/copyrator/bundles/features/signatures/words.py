@@ -10,8 +10,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
-from copyrator.api.verify import SignaturesSpec, Trust, Verification
+from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.words import Mark, Notice, Place, Told, View, Words
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 
 GATE: Final = "signature"
 

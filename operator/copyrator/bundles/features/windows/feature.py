@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from copyrator.api.windows import WindowsSpec
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.features.windows.fields import WindowsSpec
 from copyrator.bundles.features.windows.gates import GATES
 
 

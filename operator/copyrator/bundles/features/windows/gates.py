@@ -7,8 +7,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.windows import DAYS, WindowsSpec, is_open, next_opening
+from copyrator.bundles.features.windows.fields import DAYS, WindowsSpec, is_open, next_opening
+from copyrator.bundles.features.windows.reasons import WindowsReason
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,
@@ -32,12 +32,12 @@ def _judge_windows(
         text = "deploys begin only in spec.windows, of which none opens within two weeks"
         # The next midnight in UTC: a daily check changes the status once a day at most.
         tomorrow = now.astimezone(UTC).date() + timedelta(days=1)
-        return Waiting(BundleReason.OUTSIDE_WINDOW, text, datetime.combine(tomorrow, time(), UTC))
+        return Waiting(WindowsReason.OUTSIDE_WINDOW, text, datetime.combine(tomorrow, time(), UTC))
     opening, window = found
     local = opening.astimezone(ZoneInfo(window.zone))
     shown = f"{DAYS[local.weekday()]} {local:%Y-%m-%d %H:%M} {window.zone}"
     text = f"deploys begin only in spec.windows; the next one opens on {shown}"
-    return Waiting(BundleReason.OUTSIDE_WINDOW, text, opening)
+    return Waiting(WindowsReason.OUTSIDE_WINDOW, text, opening)
 
 
 GATE: Final = Gate(

@@ -12,7 +12,7 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
-from copyrator.api.windows import DAYS
+from copyrator.bundles.features.windows.fields import DAYS
 
 
 def deployed(cluster: BundleCluster) -> str:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
-from copyrator.api.reasons.bundles import StoredReason
 from copyrator.bundles.features.approval.operations import (
     Plan,
     RenderedObjects,
     read_block,
     read_operation,
 )
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.script import PlanExit, StoredComparison
 from copyrator.bundles.features.approval.stored import STORED, read_stored
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK

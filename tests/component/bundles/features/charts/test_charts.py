@@ -172,6 +172,7 @@ def _gate(cluster: BundleCluster, name: str = "vendored") -> dict[str, str]:
     return next((dict(one) for one in gates if one["name"] == name), {})
 
 
+@pytest.mark.needs("approval")
 async def test_a_gated_bundle_isnt_planned_with_dependencies_that_arent_vendored(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -190,6 +191,7 @@ async def test_a_gated_bundle_isnt_planned_with_dependencies_that_arent_vendored
     assert cluster.jobs("plan") == cluster.jobs() == []
 
 
+@pytest.mark.needs("approval")
 async def test_a_vendored_version_is_deployed_in_place_of_a_newer_one_that_isnt(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -203,6 +205,7 @@ async def test_a_vendored_version_is_deployed_in_place_of_a_newer_one_that_isnt(
     assert registry.count("GET", "/blobs/") == 2
 
 
+@pytest.mark.needs("approval")
 async def test_a_chart_is_read_once_for_all_bundles_and_polls(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -229,6 +232,7 @@ async def test_nothing_is_read_for_a_bundle_without_gates(
     assert _gate(cluster) == {}
 
 
+@pytest.mark.needs("approval")
 async def test_the_gate_waits_for_a_registry_that_doesnt_send_the_chart(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -244,6 +248,7 @@ async def test_the_gate_waits_for_a_registry_that_doesnt_send_the_chart(
     assert cluster.jobs("plan") == []
 
 
+@pytest.mark.needs("drift")
 async def test_a_chart_that_cant_be_judged_passes_the_gate_of_its_dependencies_and_says_why(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -257,6 +262,7 @@ async def test_a_chart_that_cant_be_judged_passes_the_gate_of_its_dependencies_a
     assert "can't be judged: it isn't packed with gzip" in _gate(cluster)["message"]
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
@@ -303,6 +309,7 @@ async def test_a_chart_whose_judge_was_interrupted_is_tried_again(
     assert (await _read(reader, registry, digest)).unreadable is None
 
 
+@pytest.mark.needs("approval")
 async def test_a_preview_of_any_bundle_is_refused(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -322,6 +329,7 @@ async def test_a_preview_of_any_bundle_is_refused(
 FLOOR = (("te*", "Always"),)
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("mode", ["Always", "OnRisk", "a floor"])
 async def test_a_chart_that_isnt_plain_gets_no_job(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, mode: str
@@ -342,6 +350,7 @@ async def test_a_chart_that_isnt_plain_gets_no_job(
     assert cluster.jobs("plan") == cluster.jobs() == []
 
 
+@pytest.mark.needs("approval")
 async def test_a_plain_version_is_planned_in_place_of_a_newer_one_that_isnt(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -353,6 +362,7 @@ async def test_a_plain_version_is_planned_in_place_of_a_newer_one_that_isnt(
     assert (await waits(cluster))["version"] == "1.0.0"
 
 
+@pytest.mark.needs("approval")
 async def test_what_was_deployed_from_a_chart_that_isnt_plain_is_uninstalled(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

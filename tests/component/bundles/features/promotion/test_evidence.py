@@ -29,7 +29,11 @@ from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import AttestationsFrom, EvidenceKeys, PromotionSpec
+from copyrator.bundles.features.promotion.fields import (
+    AttestationsFrom,
+    EvidenceKeys,
+    PromotionSpec,
+)
 from copyrator.bundles.features.promotion.gates import GATE
 from copyrator.bundles.gates.gate import Gates, Occasion
 from copyrator.bundles.memory import Memories

@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from tests.long import LONG
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
-from copyrator.api.bundle import BundleDefaults, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy import state
@@ -31,6 +28,7 @@ from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.deploy_plans import find_required
 from copyrator.bundles.features.approval.feature import ApprovalFeature
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
@@ -39,6 +37,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     risky,
 )
+from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome, PlanRequests
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,
@@ -46,6 +45,7 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     requested_plan,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_status
 from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.memory import Memories

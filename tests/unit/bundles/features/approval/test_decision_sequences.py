@@ -17,15 +17,15 @@ from tests.long import LONG
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, TARGET, made, spec
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
-from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import DEPLOY
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)

@@ -9,12 +9,13 @@ import pytest
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import with_plan
 
-from copyrator.api.bundle import BundleDefaults
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.features.age.reasons import AgeReason
 from copyrator.bundles.features.approval.feature import ApprovalFeature
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.step import Change
 
 BODY = {
@@ -42,7 +43,7 @@ def test_a_plan_that_changed_is_followed_by_a_reconcile() -> None:
         (ConditionType.READY, BundleReason.PLAN_REJECTED, False),
         (ConditionType.UPDATE_PENDING, BundleReason.PLAN_REJECTED, True),
         (ConditionType.UPDATE_PENDING, BundleReason.PLANNING, True),
-        (ConditionType.UPDATE_PENDING, BundleReason.TOO_YOUNG, False),
+        (ConditionType.UPDATE_PENDING, AgeReason.TOO_YOUNG, False),
     ],
 )
 def test_a_plan_that_was_not_begun_has_no_event(

@@ -8,18 +8,18 @@ import pytest
 from tests.replacing import replace
 from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
 
-from copyrator.api.approval import (
+from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.api.times import format_time
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import gates as plan_decision
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import (
     ApprovalMode,
     ApprovalSpec,
     ApprovedPlan,
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
-from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval import gates as plan_decision
-from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.record import DEPLOY
 from copyrator.bundles.identity import hash_of
 

@@ -16,12 +16,12 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.approval import ApprovalMode, PlanStatus
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.rollback import PinStatus, RollbackSpec
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,

@@ -21,7 +21,6 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.approval import ApprovalMode, ApprovedPlan, PlanStatus, RejectedPlan
 from copyrator.api.bundle_status import (
     Attempted,
     BundleStatus,
@@ -32,15 +31,21 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.plan_status import MAX_RISKY, MAX_UNBOUND, OperationCounts
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovedPlan,
+    PlanStatus,
+    RejectedPlan,
+)
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
+from copyrator.bundles.features.approval.plans import MAX_RISKY, MAX_UNBOUND, OperationCounts
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
 from copyrator.bundles.features.drift.record import CHECK
+from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.jobs.words import Inexact
 
 

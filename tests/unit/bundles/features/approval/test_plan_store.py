@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovedPlan
 from copyrator.api.keys import BundleKey
-from copyrator.api.plan_status import Baseline
+from copyrator.bundles.features.approval.fields import ApprovedPlan
 from copyrator.bundles.features.approval.plan_store import PlanStore
+from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.secrets import (
     OPERATIONS,
     approved_operations,

@@ -17,7 +17,13 @@ from tests.unit.bundles.features.promotion.test_soak import NOON, REPO, Bundle, 
 from tests.unit.signatures.attesting import signing_key, trust
 from tests.unit.signatures.making import SIGNATURE_DIGEST
 
-from copyrator.api.attest import (
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.seen_time import Gap, SeenTime
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features.attest.fields import (
     MAX_ATTESTED,
     AttestationsStatus,
     AttestKey,
@@ -26,21 +32,7 @@ from copyrator.api.attest import (
     AttestStatus,
     key_of,
 )
-from copyrator.api.bundle import parse_status
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Outcome
-from copyrator.api.health import HealthMode, HealthSpec
-from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.promotion import (
-    AHEAD,
-    AttestationsFrom,
-    EvidenceKeys,
-    PromotionStatus,
-    read_withdrawal,
-)
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.attest.statements import (
     MANY,
     RARELY,
@@ -55,7 +47,16 @@ from copyrator.bundles.features.attest.statements import (
     statement_of,
     update_statements,
 )
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.features.promotion.evidence import find_objections
+from copyrator.bundles.features.promotion.fields import (
+    AHEAD,
+    AttestationsFrom,
+    EvidenceKeys,
+    PromotionStatus,
+    read_withdrawal,
+)
+from copyrator.bundles.fields import parse_status
 from copyrator.signatures.attestation import judge, sign_statement
 from copyrator.signatures.model import FoundAttestations, Signature, SignatureFormat
 
@@ -232,7 +233,7 @@ def test_with_health_it_has_to_be_healthy(health: str | None) -> None:
     else:
         source.condition("Healthy", health)
     assert source.said == []
-    assert source.condition_of()[1] == BundleReason.SOAKING
+    assert source.condition_of()[1] == AttestReason.SOAKING
     assert "once it has stood for 10m and is Healthy" in source.condition_of()[2]
     source.condition("Healthy", "True").later(11).write()
     assert source.said == [("1.1.0", "Attesting")]

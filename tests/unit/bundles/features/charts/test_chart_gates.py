@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.approval import ApprovalMode, ApprovalSpec
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.engine.feature import is_used_in
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.feature import ChartsFeature
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.dependencies import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.features import FEATURES
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
+from copyrator.bundles.features.dependencies.fields import MAX_DEPENDENCIES, DependenciesSpec
 from copyrator.bundles.features.dependencies.gates import (
     GATE,
     GATES,
@@ -25,6 +25,7 @@ from copyrator.bundles.features.dependencies.gates import (
     Unready,
     find_unready,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
 from copyrator.bundles.step import Change
 
@@ -327,6 +328,12 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         "was resumed, and isn't reconciled since",
     ),
 }
+if "health" not in FEATURES:
+    STATES = {
+        name: state
+        for name, state in STATES.items()
+        if "health" not in (state[0] or {}).get("spec", {})
+    }
 
 
 def unready(entry: BundleEntry | None, namespace: str = "apps") -> tuple[str, ...]:

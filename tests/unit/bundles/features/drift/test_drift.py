@@ -13,11 +13,25 @@ from tests.status_fields import changed
 from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
 from tests.unit.bundles.plan_samples import spec as spec_of
 
-from copyrator.api.approval import ApprovalMode, PlanStatus
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus
-from copyrator.api.drift import (
+from copyrator.api.globs import Globs
+from copyrator.api.times import format_time
+from copyrator.api.verify import Verification
+from copyrator.bundles import deciding
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
+from copyrator.bundles.features.approval.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    read_operation,
+)
+from copyrator.bundles.features.approval.plans import Baseline
+from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
+from copyrator.bundles.features.drift import record as drift_record
+from copyrator.bundles.features.drift.fields import (
     MAX_DRIFTED,
     DriftCheck,
     DriftMode,
@@ -26,20 +40,6 @@ from copyrator.api.drift import (
     DriftVerdict,
     Ignored,
 )
-from copyrator.api.globs import Globs
-from copyrator.api.plan_status import Baseline
-from copyrator.api.times import format_time
-from copyrator.api.verify import Verification
-from copyrator.bundles import deciding
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.operations import (
-    Operation,
-    OperationType,
-    Plan,
-    read_operation,
-)
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
-from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.drift.record import (
     AT_ONCE,
     DriftFindings,

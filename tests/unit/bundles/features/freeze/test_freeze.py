@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
-from copyrator.api.freeze import Freeze, FreezeFindings, read_annotation
 from copyrator.bundles.deploy import state
+from copyrator.bundles.features.freeze.fields import Freeze, FreezeFindings, read_annotation
 from copyrator.bundles.features.freeze.gates import GATE
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

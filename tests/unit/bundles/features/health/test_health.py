@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
-from copyrator.api.reasons.bundles import HealthReason
 from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.features.health.judge import (
     ALL_HEALTH_NAMESPACES,
@@ -34,11 +32,13 @@ from copyrator.bundles.features.health.judge import (
     healthy_condition,
     overridden_label_fault,
 )
+from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import (
     KINDS,
     HealthTiming,
     HealthWatcher,
 )
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.identity import other_manager
 
 NOW = 5000.0

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.promotion import (
+from copyrator.bundles.features.promotion.evidence import find_objections
+from copyrator.bundles.features.promotion.fields import (
     AHEAD,
     DEFAULT_EVIDENCE_AGE,
     AttestationsFrom,
     EvidenceKeys,
     PromotionSpec,
 )
-from copyrator.bundles.features.promotion.evidence import find_objections
 from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import (
     PASSED,
     Candidate,

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import (
+from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
+from copyrator.api.times import format_time
+from copyrator.bundles.features.promotion.fields import (
     DEFAULT_SOAK,
     MAX_HOLD_TEXT,
     PromotionSpec,
@@ -23,9 +24,8 @@ from copyrator.api.promotion import (
     allows_promotion,
     hold_text,
 )
-from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
-from copyrator.api.times import format_time
 from copyrator.bundles.features.promotion.gates import GATE, GATES, PromotionSource, Sources
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.gates.gate import (
     NOTHING_FOUND,
     PASSED,

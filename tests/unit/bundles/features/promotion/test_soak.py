@@ -17,16 +17,21 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
-from copyrator.api.promotion import MAX_SOAKS, PromotionSpec, PromotionStatus, SoakStatus
-from copyrator.api.rollback import PinStatus
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
+from copyrator.bundles.features.promotion.fields import (
+    MAX_SOAKS,
+    PromotionSpec,
+    PromotionStatus,
+    SoakStatus,
+)
 from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
 from copyrator.bundles.features.promotion.soak import (
     Surroundings,
     update_records,
     valid_records,
 )
+from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.gates.gate import (
     Candidate,
     Facts,

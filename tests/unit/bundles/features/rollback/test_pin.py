@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
@@ -23,11 +22,12 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.records import Packed
-from copyrator.api.rollback import PinStatus, rollback_targets
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.state import Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
+from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.ready_conditions import update_pending
 

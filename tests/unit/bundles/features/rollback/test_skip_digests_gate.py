@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.rollback import RollbackSpec
+from copyrator.bundles.features.rollback.fields import RollbackSpec
 from copyrator.bundles.features.rollback.gates import GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Refused
 

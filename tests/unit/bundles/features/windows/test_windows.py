@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.windows import DAYS, Window, WindowsSpec, is_open, next_opening
+from copyrator.bundles.features.windows.fields import (
+    DAYS,
+    Window,
+    WindowsSpec,
+    is_open,
+    next_opening,
+)
 from copyrator.bundles.features.windows.gates import GATE
 from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 

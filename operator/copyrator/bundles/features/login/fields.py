@@ -55,3 +55,6 @@ def cloud_of(spec: BundleSpec) -> CloudRegistry | None:
     """The registry, which takes tokens of an identity; None without ``spec.provider``."""
     provider = spec.part(LoginSpec).provider
     return None if provider is None else read_registry(provider, spec.registry)
+
+
+SPEC: Final = (LoginSpec,)

@@ -209,3 +209,6 @@ def _change(zone: ZoneInfo, begin: datetime) -> datetime:
         else:
             high = middle
     return begin + high * _SECOND
+
+
+SPEC: Final = (WindowsSpec,)

@@ -24,3 +24,6 @@ class DependenciesSpec(Part):
     def fit(self, spec: BundleSpec) -> Self:
         """The same with whole keys."""
         return type(self)(named(self.depends_on, BundleKey(spec.namespace, spec.name), "dependsOn"))
+
+
+SPEC: Final = (DependenciesSpec,)

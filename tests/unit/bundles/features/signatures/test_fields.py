@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.verify import Cosign, Notation, SignaturesSpec, VerifyEntry, refs_of
+from copyrator.api.verify import Cosign, Notation, VerifyEntry, refs_of
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 KEYS = {"kind": "Secret", "name": "keys"}
 ROOT = {"kind": "ConfigMap", "name": "root"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.globs import Globs
-from copyrator.api.login import LoginSpec, cloud_of
+from copyrator.bundles.features.login.fields import LoginSpec, cloud_of
 from copyrator.oci.auth import CloudIdentity
 
 if TYPE_CHECKING:

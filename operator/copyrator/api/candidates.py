@@ -1,23 +1,14 @@
-"""``spec.minAge`` and ``status.candidates``: how old a digest has to be to be deployed."""
+"""``status.candidates``: versions that aren't deployed yet, as gates need to know them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
-from copyrator.api.bundle_spec import Part
 from copyrator.api.records import Record
-from copyrator.api.schema import duration, items
+from copyrator.api.schema import items
 
 MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status lists."""
-
-
-class AgeSpec(Part):
-    """How old a version has to be."""
-
-    min_age: Annotated[float, duration("minAge")] = 0.0
-    """How long a version's digest has to be known to the operator before it is deployed, such as
-    2h. A first install doesn't wait."""
 
 
 class CandidateStatus(Record, frozen=True):

@@ -13,10 +13,10 @@ import msgspec
 from copyrator.api.bundle_spec import Part
 from copyrator.api.fields import check_text
 from copyrator.api.globs import Globs
-from copyrator.api.plan_status import PlanRecord
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import STORED, Form, custom, duration, items, text
 from copyrator.api.syntax import at_most
+from copyrator.bundles.features.approval.plans import PlanRecord
 
 
 class DriftMode(StrEnum):
@@ -133,3 +133,7 @@ class DriftStatus(Record, frozen=True):
     """How many deploys have corrected drift since a regular check found none of it."""
     corrected: tuple[str, ...] = ()
     """The objects that they corrected; at most 20."""
+
+
+SPEC: Final = (DriftSpec,)
+STATUS: Final = (DriftStatus,)

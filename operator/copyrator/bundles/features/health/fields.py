@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.cluster import ClusterSpec
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.schema import STORED, Rule, fail
@@ -44,7 +43,7 @@ class HealthSpec(Part):
 
     def fit(self, spec: BundleSpec) -> Self:
         """Refuse it where the release is in another cluster."""
-        if self.health is not HealthMode.OFF and spec.find(ClusterSpec):
+        if self.health is not HealthMode.OFF and spec.is_remote:
             fail(
                 "health",
                 "isn't watched in the cluster of spec.kubeConfig, where the operator has no "
@@ -59,3 +58,6 @@ def watched_health(spec: BundleSpec | InvalidSpec, status: BundleStatus) -> str:
         return ""
     found = status.condition(ConditionType.HEALTHY).status
     return next((one for one in ConditionStatus if one == found), "")
+
+
+SPEC: Final = (HealthSpec,)

@@ -12,11 +12,17 @@ from typing import Annotated, ClassVar, Final, Self
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.plan_status import PlanSummary
 from copyrator.api.reasons import Severity
-from copyrator.api.reasons.bundles import StoredReason
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import DERIVED, Takes, duration
+from copyrator.bundles.features.approval.plans import (
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanSummary,
+    PreviewPlan,
+)
+from copyrator.bundles.features.approval.reasons import StoredReason
 
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
 
@@ -37,6 +43,7 @@ class ApprovalSpec(Part):
     """Whether a deploy is planned first, with its operations in status.plan, and which plans wait
     until a person approves them (copyrator approve bundle)."""
     RESTRICTS: ClassVar[bool] = True
+    NEEDS_PLAIN_CHART: ClassVar[bool] = True
 
     # Without it the API server may have dropped a misspelled one.
     mode: Annotated[
@@ -222,3 +229,8 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
     revision = f" (revision {found.revision})" if found.revision else ""
     text = f"{found.version}{revision}: {reason.meaning}"
     return FurtherCondition(_STATUSES[reason.severity], reason, text)
+
+
+SPEC: Final = (ApprovalSpec,)
+STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus, PreviewPlan)
+TEXTS: Final = (PlanOutcome,)

@@ -7,17 +7,14 @@ accepts: lists and texts of a status larger than any of ours are truncated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, Final
+from functools import cache, lru_cache
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.age import AgeSpec, AgeStatus
-from copyrator.api.approval import ApprovalMode, ApprovalSpec, AsApprovedStatus, PlanStatus
-from copyrator.api.attest import AttestationsStatus, AttestSpec, AttestState
 from copyrator.api.bundle_spec import (
     DEFAULT_RETRY_BACKOFF,
     DEFAULT_RETRY_LIMIT,
@@ -30,58 +27,41 @@ from copyrator.api.bundle_spec import (
     Retry,
     absent,
 )
-from copyrator.api.bundle_status import BundleStatus, GateState, Outcome
-from copyrator.api.cluster import ClusterSpec, ClusterStatus
+from copyrator.api.bundle_status import BundleStatus, ClusterStatus, GateState, Outcome
+from copyrator.api.candidates import AgeStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
-from copyrator.api.dependencies import DependenciesSpec
-from copyrator.api.drift import DriftSpec, DriftStatus
 from copyrator.api.fields import TOO_MANY, InvalidSpec, SpecError, check_text, json_type
-from copyrator.api.globs import Globs
-from copyrator.api.health import HealthSpec
-from copyrator.api.login import LoginSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.plan_status import Baseline, PlanOutcome, PlanRequests, PreviewPlan
-from copyrator.api.promotion import PromotionSpec, PromotionStatus
-from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record
-from copyrator.api.rollback import PinStatus, read_skip_digests
 from copyrator.api.schema import AGE, MESSAGE, READY, REASON, Column, Root, below, read, slots
 from copyrator.api.structs import replace
-from copyrator.api.verify import SignaturesSpec, Verification
-from copyrator.api.windows import WindowsSpec
+from copyrator.bundles.features import listed
+from copyrator.bundles.reasons import bundle_reasons
 
-PARTS: Final[tuple[type[Part], ...]] = (
-    LoginSpec,
-    SignaturesSpec,
-    AgeSpec,
-    PromotionSpec,
-    AttestSpec,
-    DependenciesSpec,
-    WindowsSpec,
-    ApprovalSpec,
-    DriftSpec,
-    HealthSpec,
-    ClusterSpec,
-)
-"""What the features add to a spec."""
+ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, ConsentStatus)
+"""Parts of a status that the engine has: most Bundles don't have them."""
 
-STATUS_PARTS: Final[tuple[type[Record], ...]] = (
-    AgeStatus,
-    AsApprovedStatus,
-    AttestationsStatus,
-    Baseline,
-    ClusterStatus,
-    ConsentStatus,
-    DriftStatus,
-    PinStatus,
-    PlanRequests,
-    PlanStatus,
-    PreviewPlan,
-    PromotionStatus,
-    Verification,
-)
-"""What the features add to a status."""
+
+@cache
+def spec_parts() -> tuple[type[Part], ...]:
+    """What the features add to a spec, in their order."""
+    return tuple(listed("fields", "SPEC"))
+
+
+@cache
+def status_parts() -> tuple[type[Record], ...]:
+    """What the features, and the engine, add to a status, by the names of their types."""
+    found = (*ENGINE_STATUS, *listed("fields", "STATUS"))
+    return tuple(sorted(found, key=lambda part: part.__name__))
+
+
+@cache
+def _words() -> Mapping[str, str]:
+    """The texts that most statuses have, shared by all of them."""
+    own = (ConditionStatus, ConditionType, GateState, Outcome)
+    words = (str(word.value) for kind in (*own, *listed("fields", "TEXTS")) for word in kind)
+    return {word: word for word in (*map(str, bundle_reasons()), *words)}
 
 
 class Bundle(Root):
@@ -159,6 +139,14 @@ _NAME: Final = 64
 """Characters of a status's field: none of the operator's is longer."""
 
 
+class Policy(Protocol):
+    """What the settings require of Bundles, by a feature."""
+
+    def apply(self, spec: BundleSpec) -> BundleSpec:
+        """The spec with that; each one is asked, before its parts are checked."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BundleDefaults:
     """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
@@ -174,12 +162,10 @@ class BundleDefaults:
     proxies: Mapping[str, str] = field(default_factory=dict)
     """The operator's own proxy variables, for Jobs."""
     pods: PodDefaults = NO_PODS
-    require_approval: tuple[tuple[Globs, ApprovalMode], ...] = ()
-    """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
     allowed_pod_metadata: tuple[str, ...] = ()
     """Labels and annotations that the pods of gated Bundles may have: ``key`` or ``key=value``."""
-    require_bound_plans: Globs = field(default_factory=Globs)
-    """Namespaces where a plan isn't deployed unless it is enforced, and bound or exact."""
+    policies: tuple[Policy, ...] = ()
+    """What the settings require by features."""
 
     @property
     def spec(self) -> BundleSpec:
@@ -190,21 +176,6 @@ class BundleDefaults:
             account=self.service_account,
             ttl=self.jobs_ttl,
             retry=(self.retry_limit, self.retry_backoff),
-        )
-
-    def approval(self, asked: ApprovalSpec, namespaces: Collection[str]) -> ApprovalSpec:
-        """``spec.approval``, raised to what is required in any of a Bundle's namespaces."""
-        modes = list(ApprovalMode)
-        lowest = max(
-            (mode for globs, mode in self.require_approval if any(map(globs.matches, namespaces))),
-            key=modes.index,
-            default=ApprovalMode.NEVER,
-        )
-        return replace(
-            asked,
-            mode=max(asked.mode, lowest, key=modes.index),
-            must_be_bound=any(map(self.require_bound_plans.matches, namespaces)),
-            is_required=lowest is not ApprovalMode.NEVER,
         )
 
 
@@ -245,13 +216,12 @@ def _read(body: Any, defaults: BundleDefaults) -> BundleSpec:
     annotations = _check_metadata(metadata)
     raw = _map(body.get("spec"), "spec")
     found = read(BundleSpec, raw, "spec", defaults.spec)
-    parts = [part for kind in PARTS if (part := _read_part(kind, raw)) is not None]
-    if (skipped := annotations.get(names.ANN_SKIP_DIGESTS)) is not None:
-        parts.append(read_skip_digests(skipped))
+    given = {field: value for field, value in raw.items() if value is not None}
+    read_parts = [_read_part(kind, given, annotations) for kind in spec_parts()]
+    parts = [one for one in read_parts if one is not None]
     spec = replace(_fill(found, namespace, name, defaults), parts=tuple(parts))
-    if defaults.require_approval or defaults.require_bound_plans or spec.find(ApprovalSpec):
-        home = namespace, spec.project_namespace
-        spec = spec.with_part(defaults.approval(spec.part(ApprovalSpec), home))
+    for policy in defaults.policies:
+        spec = policy.apply(spec)
     fitted = [_fit(part, spec) for part in spec.parts]
     return replace(spec, parts=tuple(part for part in fitted if part != absent(type(part))))
 
@@ -280,14 +250,25 @@ def _fill(found: BundleSpec, namespace: str, name: str, defaults: BundleDefaults
     )
 
 
-def _read_part(kind: type[Part], raw: Mapping[str, Any]) -> Part | None:
+def _read_part(
+    kind: type[Part], given: Mapping[str, Any], annotations: Mapping[str, Any]
+) -> Part | None:
     """A feature's part; None where the spec has nothing of it."""
-    if kind.FIELD:
-        found = raw.get(kind.FIELD)
-        return None if found is None else read(kind, found, f"spec.{kind.FIELD}")
-    if all(raw.get(slot.name) is None for slot in slots(kind)):
+    if _names(kind).isdisjoint(annotations if kind.ANNOTATION else given):
         return None
-    return read(kind, raw, "spec")
+    if kind.ANNOTATION:
+        text = annotations[kind.ANNOTATION]
+        return None if text is None else kind.read_annotation(text)
+    if kind.FIELD:
+        return read(kind, given[kind.FIELD], f"spec.{kind.FIELD}")
+    return read(kind, given, "spec")
+
+
+@cache
+def _names(kind: type[Part]) -> frozenset[str]:
+    """The names by which a spec, or annotations, have something of a part."""
+    one = kind.ANNOTATION or kind.FIELD
+    return frozenset([one] if one else [slot.name for slot in slots(kind)])
 
 
 def _fit(part: Part, spec: BundleSpec) -> Part:
@@ -336,20 +317,7 @@ def parse_status(body: Any, *fields: str) -> BundleStatus:
     raw = body.get("status") if isinstance(body, dict) else None
     if fields and isinstance(raw, dict):
         raw = {name: raw[name] for name in fields if name in raw}
-    return BundleStatus.compose(STATUS_PARTS, raw, dict(_WORDS))
-
-
-_ENUMS: Final = (
-    AttestState,
-    BundleReason,
-    ConditionStatus,
-    ConditionType,
-    GateState,
-    Outcome,
-    PlanOutcome,
-)
-_WORDS: Final = {str(one.value): str(one.value) for kind in _ENUMS for one in kind}
-"""The texts that most statuses have, shared by all of them."""
+    return BundleStatus.compose(status_parts(), raw, dict(_words()))
 
 
 def bound_status(raw: Any) -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""``spec.kubeConfig`` and ``status.server`` of a Bundle: the release is in another cluster."""
+"""``spec.kubeConfig`` of a Bundle: the release is in another cluster."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.kubeconfig import DEFAULT_KEY
-from copyrator.api.records import Record
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import STORED
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
 
@@ -32,12 +32,13 @@ class ClusterSpec(Part):
         """That Secret."""
         return self.secret
 
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """That Secret."""
+        return (("spec.kubeConfig", LocalObjectRef(self.secret, ValuesKind.SECRET)),)
+
     def __str__(self) -> str:
         return f"Secret {self.secret}, key {self.key}"
 
 
-class ClusterStatus(Record, frozen=True):
-    """The cluster that spec.kubeConfig names."""
-
-    server: str | None = None
-    """API server that spec.kubeConfig names, as its Secret was read last."""
+SPEC: Final = (ClusterSpec,)

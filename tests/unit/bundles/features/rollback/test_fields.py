@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.rollback import RollbackSpec
+from copyrator.bundles.features.rollback.fields import RollbackSpec
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 A, B = (f"sha256:{letter * 64}" for letter in "ab")
 NAME = "operator.werf.dev/skip-digests"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.freeze import (
+from copyrator.bundles.features.freeze.fields import (
     FREEZE_BYTES,
     MAX_REASON,
     MAX_WHO,

@@ -10,11 +10,13 @@ import msgspec
 from copyrator.api import names
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import REGISTRY_FAULTS
-from copyrator.api.promotion import ENVIRONMENT
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, duration, fail, items
 from copyrator.api.texts import DATA_KEY, OBJECT_NAME
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.features.promotion.fields import ENVIRONMENT
 
 MAX_ATTESTED: Final = 10
 """Digests of which a status lists what was attested."""
@@ -75,6 +77,16 @@ class AttestSpec(Part):
     renew: Annotated[float, duration("renew", 60.0)] = 24 * 3600.0
     """After how long a newer statement is made while the digest stands; default 24h. Half of the
     readers' maxAge, or less."""
+
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """The Secrets with the key and the credential."""
+        secrets = {"keyFrom": self.own_key and self.own_key.secret, "auth": self.auth}
+        return tuple(
+            (f"spec.attest.{field}", LocalObjectRef(name, ValuesKind.SECRET))
+            for field, name in secrets.items()
+            if name
+        )
 
     @property
     def own_key(self) -> AttestKey | None:
@@ -168,7 +180,7 @@ PUSH_FAULTS: Final = frozenset(
     {
         *REGISTRY_FAULTS,
         BundleReason.PUSH_REFUSED,
-        BundleReason.ATTEST_KEY_INVALID,
+        AttestReason.ATTEST_KEY_INVALID,
         BundleReason.FORBIDDEN,
     }
 )
@@ -187,3 +199,8 @@ def describe_record(record: AttestStatus) -> str:
     what = "the statement" if record.is_positive else "the withdrawal of the statement"
     version = f"{record.version} ({(record.digest or '')[:19]})"
     return f"{what} that {version} stands in {record.environment}"
+
+
+SPEC: Final = (AttestSpec,)
+STATUS: Final = (AttestationsStatus,)
+TEXTS: Final = (AttestState,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from copyrator.api import names, syntax
 from copyrator.api.bundle_spec import Part
@@ -25,6 +25,8 @@ _EACH: Final = 73
 class RollbackSpec(Part):
     """What is never deployed."""
 
+    ANNOTATION: ClassVar[str] = names.ANN_SKIP_DIGESTS
+
     skip_digests: Annotated[tuple[str, ...], DERIVED] = ()
     """Digests of the annotation; sorted."""
 
@@ -33,24 +35,25 @@ class RollbackSpec(Part):
         """Those digests."""
         return self.skip_digests
 
+    @classmethod
+    def read_annotation(cls, raw: Any) -> Self:
+        """The digests of the annotation, sorted, each once.
 
-def read_skip_digests(raw: Any) -> RollbackSpec:
-    """The digests of the annotation, sorted, each once.
-
-    Raises:
-        SpecError: it isn't a list of digests. It isn't ignored: what it names must not be deployed.
-    """
-    path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
-    most = BUNDLE_SKIPPED_DIGESTS
-    text = check_text(raw, path)
-    parts = text.replace(",", " ").split(maxsplit=most) if len(text) <= most * _EACH else ()
-    if not 0 < len(parts) <= most:
-        raise SpecError(path, f"must have 1 to {most} digests, separated by commas")
-    for part in parts:
-        if not _DIGEST.fullmatch(part):
-            hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
-            raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
-    return RollbackSpec(tuple(sorted(set(parts))))
+        Raises:
+            SpecError: it isn't a list of digests. It isn't ignored: what it names must not be
+                deployed.
+        """
+        path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
+        most = BUNDLE_SKIPPED_DIGESTS
+        text = check_text(raw, path)
+        parts = text.replace(",", " ").split(maxsplit=most) if len(text) <= most * _EACH else ()
+        if not 0 < len(parts) <= most:
+            raise SpecError(path, f"must have 1 to {most} digests, separated by commas")
+        for part in parts:
+            if not _DIGEST.fullmatch(part):
+                hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
+                raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
+        return cls(tuple(sorted(set(parts))))
 
 
 class PinStatus(Pin, frozen=True):
@@ -93,3 +96,7 @@ def describe_ignored(deploys: Iterable[HistoryEntry], reference: str) -> str:
         if one.outcome == Outcome.SUCCEEDED and one.reference != reference:
             found.setdefault(one.reference or "", f"; it has {one.version} from {one.reference}")
     return "".join(found.values())
+
+
+SPEC: Final = (RollbackSpec,)
+STATUS: Final = (PinStatus,)

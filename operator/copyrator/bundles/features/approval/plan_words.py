@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.api.approval import PlanStatus
-from copyrator.api.plan_status import PlanSummary
+from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.plans import PlanSummary
 
 UNKNOWN: Final = "it was made before this was judged"
 

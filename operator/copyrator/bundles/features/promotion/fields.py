@@ -146,6 +146,16 @@ class PromotionSpec(Part):
         ),
     )
 
+    @property
+    def refs(self) -> tuple[tuple[str, LocalObjectRef], ...]:
+        """The objects with the environments' keys."""
+        return tuple(("spec.promoteFrom.attestations", one) for one in self.keys)
+
+    @property
+    def keys(self) -> tuple[LocalObjectRef, ...]:
+        """Those objects, each once."""
+        return tuple(dict.fromkeys(one.keys_from for one in self.attestations))
+
     def __bool__(self) -> bool:
         return bool(self.bundles or self.attestations)
 
@@ -253,3 +263,7 @@ class PromotionStatus(Record, frozen=True):
     soak: Annotated[tuple[SoakStatus, ...], items(MAX_SOAKS)] = ()
     """Where other Bundles may be promoted from this one, or with spec.attest: how long its versions
     have been deployed here, oldest first."""
+
+
+SPEC: Final = (PromotionSpec,)
+STATUS: Final = (PromotionStatus,)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.api.windows import Window, WindowsSpec, shown
+from copyrator.bundles.features.windows.fields import Window, WindowsSpec, shown
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 DEFAULTS = BundleDefaults()
 
