@@ -549,7 +549,7 @@ class AttemptRunner:
 
         async def tidy(written: BundleEntry) -> Step:
             if is_sealed or may_have_login:
-                needed = self.features.needed_jobs(written, status)
+                needed = self.features.needed_jobs(status)
                 await self.seals.remove_others(written, needed)
             if is_sealed or status.attempted.next_retry_at is not None:
                 # For what a feature does then, or for what delays the retry: a freeze, windows.

@@ -54,7 +54,7 @@ class SecretTidier:
         ends = map(parse_time, (*further, entry.status.attempted.finished_at))
         if any(end >= since for end in ends if end is not None):
             try:
-                needed = self.features.needed_jobs(entry, entry.status)
+                needed = self.features.needed_jobs(entry.status)
                 await self.seals.remove_others(entry, needed)
             except ApiError as error:
                 log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)

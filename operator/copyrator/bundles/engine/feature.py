@@ -618,7 +618,10 @@ class Feature:
         return Content(())
 
     def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
-        """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure."""
+        """The names of the Jobs whose Secrets are still needed, beside those of attempts. Pure.
+
+        Of Bundles whose status has ``status``.
+        """
         return ()
 
     # --- a write of the status --------------------------------------------------------------------
@@ -810,13 +813,17 @@ class Features:
         found = (one.request(entry, status) for one in self.of(entry, Feature.request))
         return " ".join(filter(None, found))
 
-    def needed_jobs(self, entry: BundleEntry, status: BundleStatus) -> list[str | None]:
-        """The names of the Jobs whose Secrets a Bundle with this status still needs."""
+    def needed_jobs(self, status: BundleStatus) -> list[str | None]:
+        """The names of the Jobs whose Secrets a Bundle with this status still needs.
+
+        Whatever its spec is now: what was approved stays so where that is refused for a while.
+        """
         attempted, found = status.attempted, [status.deployed.plan_job]
         if attempted.is_running:
             found += [attempted.job, attempted.plan_job]
-        for one in self.of(entry, Feature.needed_jobs):
-            found += one.needed_jobs(status)
+        for one in self.offering(Feature.needed_jobs):
+            if _has_status(one, status):
+                found += one.needed_jobs(status)
         return found
 
     def has_told(

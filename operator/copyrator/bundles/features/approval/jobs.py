@@ -504,7 +504,7 @@ class PlanJobClient:
 
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
-        needed = self.features.needed_jobs(entry, entry.status)
+        needed = self.features.needed_jobs(entry.status)
         await end_plans(self.jobs, entry, but=needed)
         await self.seals.remove_others(entry, needed)
 

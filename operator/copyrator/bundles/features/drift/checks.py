@@ -93,7 +93,7 @@ class DriftChecks(PlanMachine):
 
         async def tidy(written: BundleEntry) -> Step:
             needed = self.jobs.features.needed_jobs
-            left = {*needed(task.entry, before)} - {*needed(task.entry, status)}
+            left = {*needed(before)} - {*needed(status)}
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
             if left or not memory.is_tidied:
                 await self.jobs.discard(written)

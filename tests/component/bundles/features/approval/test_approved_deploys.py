@@ -268,3 +268,26 @@ async def test_a_secret_of_ours_that_is_not_as_planned_ends_the_deploy(
     entry = cluster.status()["history"][0]
     assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged"), entry
     assert werf.applied == []
+
+
+async def test_an_approval_outlasts_a_spec_that_is_refused_when_its_deploy_fails(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """The retry's plan is compared with what was approved, whose Secret is still there."""
+    bundle(approval=ALWAYS, retry=PATIENT)
+    await run()
+    werf.holds_deploys = True
+    first = await waits(cluster)
+    approve(cluster, first)
+    await eventually(lambda: len(cluster.jobs()) == 1)
+    cluster.change("bundles", "shop", spec={"version": "???"})
+    await eventually(lambda: cluster.reason() == "InvalidSpec")
+    werf.ends = fail
+    werf.finish(cluster.jobs()[0])
+    await eventually(lambda: cluster.status()["attempted"]["outcome"] == "Failed")
+    await eventually(lambda: cluster.reason() == "InvalidSpec")
+    assert secrets(cluster) == operations(first)
+    werf.holds_deploys, werf.ends = False, succeed
+    cluster.change("bundles", "shop", spec={"version": "1.0.0"})
+    status = await deployed(cluster)
+    assert status["history"][0]["approvedBy"] == "ann"

@@ -239,7 +239,7 @@ class Simulation:
                 break
         else:
             raise AssertionError("it never comes to rest")
-        kept = FEATURES.needed_jobs(self.entry(), self.status)
+        kept = FEATURES.needed_jobs(self.status)
         self.stored = {job: plan for job, plan in self.stored.items() if job in kept}
 
     def step(self) -> bool:

@@ -9,14 +9,12 @@ from tests.replacing import replace
 from tests.unit.bundles.plan_samples import PLANNED
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.plans import Baseline, PreviewPlan
 from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
-from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.memory import Memories
 
 if TYPE_CHECKING:
@@ -27,12 +25,7 @@ FEATURES = Features([ApprovalFeature(NONE), DriftFeature(NONE)], Memories())
 
 
 def needed_jobs(status: BundleStatus) -> set[str | None]:
-    body = {
-        "metadata": {"namespace": "team", "name": "shop"},
-        "spec": {"registry": "r.example", "repo": "app"},
-        "status": status.to_dict(),
-    }
-    return {*FEATURES.needed_jobs(read_entry(body, BundleDefaults()), status)} - {None}
+    return {*FEATURES.needed_jobs(status)} - {None}
 
 
 @pytest.mark.parametrize(
