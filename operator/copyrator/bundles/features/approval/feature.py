@@ -193,9 +193,10 @@ class ApprovalFeature(Feature):
         """Its plans wait no more."""
         self._queue.leave(key, DEPLOY, PREVIEW)
 
-    def tend(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+    def review(self, entry: BundleEntry) -> Step:
         """Review the permissions that the deploy of a waiting plan needs."""
-        return Step(entry) if entry.deleting else self._permissions.review(entry, spec)
+        assert isinstance(entry.spec, BundleSpec), "others' permissions aren't reviewed"
+        return self._permissions.review(entry, entry.spec)
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with a preview."""

@@ -161,6 +161,8 @@ class DriftFeature(Feature):
 
     async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:
         """End the Job of a check that was broken off, and delete the baseline that was dropped."""
+        if before.status.part(PlanStatus).job != written.status.part(PlanStatus).job:
+            return  # where a plan is dropped or begun, all that isn't needed is removed
         old, new = (CHECK.record(one.status) for one in (before, written))
         had, has = (one.status.part(Baseline).job for one in (before, written))
         is_dropped = bool(old.job or had) and not (new.job or has)

@@ -91,6 +91,28 @@ async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
     await deployed(cluster)
 
 
+async def test_a_spec_that_is_refused_is_not_asked_about(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """The permissions would be those in another namespace than the plan is for."""
+    bundle(approval=ALWAYS)
+    cluster.grant("prod")
+    operator = await run()
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "test"}})
+    await waits(cluster, number=2)
+    await operator.stop()
+    cluster.permits = everything
+    cluster.asked.clear()
+    cluster.change("bundles", "shop", spec={"project_namespace": "prod"})
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "NamespaceChanged")
+    await idle(operator)
+    assert not cluster.asked
+    assert "missingPermissions" not in plan(cluster)
+
+
 async def test_nothing_is_claimed_where_the_operator_may_not_ask(
     cluster: BundleCluster,
     run: Run,
