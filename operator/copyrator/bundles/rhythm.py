@@ -25,6 +25,9 @@ _PARTS: Final = 1000
 _ROUNDING: Final = 1e-4
 """Seconds by which Unix times may be wrong as floats."""
 
+LAST: Final = datetime.max.replace(tzinfo=UTC)
+"""The last moment that there is."""
+
 MAX_RETRY_DELAY: Final = 900.0
 LONGEST_LENIENCY: Final = timedelta(minutes=30)
 """After so long failed polls make Ready False."""
@@ -40,10 +43,13 @@ class Rhythm:
     """The query that is sent then; empty: it is no poll."""
 
     def after(self, now: datetime) -> datetime:
-        """The first such time after ``now``."""
+        """The first such time after ``now``, which may be what a status says; else ``LAST``."""
         number = (now.timestamp() - self.phase) // self.interval
         while True:
-            moment = datetime.fromtimestamp(number * self.interval + self.phase, UTC)
+            try:
+                moment = datetime.fromtimestamp(number * self.interval + self.phase, UTC)
+            except ValueError:  # beyond the year 9999
+                return LAST
             if moment > now:
                 return moment
             number += 1

@@ -15,6 +15,7 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.features.drift.record import check_rhythm
 from copyrator.bundles.rhythm import (
+    LAST,
     Rhythm,
     choose_rhythm,
     interval_of,
@@ -302,3 +303,8 @@ def test_failed_polls_make_ready_false_after_some_time(
     failures: int, interval: float, minutes: float
 ) -> None:
     assert unready_at(NOW, failures, interval) == NOW + timedelta(minutes=minutes)
+
+
+def test_a_status_may_say_the_end_of_all_times() -> None:
+    """Anybody who may write it can; the Bundle is reconciled on."""
+    assert Rhythm(3600.0, 17.0).after(LAST.replace(microsecond=0)) == LAST
