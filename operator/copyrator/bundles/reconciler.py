@@ -287,14 +287,14 @@ class BundleReconciler:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
         findings = self.features.find(spec)
-        due, resolution = steps.earliest, self.resolver.resolve(inputs)
+        due, resolution = steps.earliest, self.resolver.resolve(inputs, findings)
         if isinstance(resolution, Step):
             entry = await steps.take(resolution)
             waiting = () if entry.is_plain else self.features.of(entry, Feature.awaits_answer)
             if not any(one.awaits_answer(entry) for one in waiting):
                 self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
             return
-        step, handled = await self.deployer.deploy(inputs, resolution)
+        step, handled = await self.deployer.deploy(inputs, resolution, findings)
         entry = await steps.take(step)
         if handled is not None:
             await steps.take(self.resolver.mark_handled(entry, handled))

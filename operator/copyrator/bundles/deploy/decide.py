@@ -328,9 +328,9 @@ class Deployer:
     features: Features
 
     async def deploy(
-        self, inputs: DeployInputs, resolution: Resolution
+        self, inputs: DeployInputs, resolution: Resolution, findings: Findings
     ) -> tuple[Step, DesiredVersion | None]:
-        """Decide on a resolution.
+        """Decide on a resolution; ``findings``: what features have found for their gates.
 
         Returns:
             The step, and the desired version that is handled once the step was taken.
@@ -347,7 +347,7 @@ class Deployer:
             return self._report_poll_failed(inputs, resolution.error), desired
         failures = polling.failures
         try:
-            step, is_request_handled = await self._decide(inputs, resolution)
+            step, is_request_handled = await self._decide(inputs, resolution, findings)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
             polling.failures = failures
             return self._report_poll_failed(inputs, error, keeps=False), desired
@@ -405,12 +405,14 @@ class Deployer:
             status = record_failed_request(status, entry.request)
         return Step(entry, status, effect=set_next_poll)
 
-    async def _decide(self, inputs: DeployInputs, found: Resolution) -> tuple[Step, bool | None]:
+    async def _decide(
+        self, inputs: DeployInputs, found: Resolution, findings: Findings
+    ) -> tuple[Step, bool | None]:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
         status = self.features.judged(spec, status, found.findings, begins=False)
-        moment = MomentGates(self.context.gates.moment, self.features.find(spec), self.features)
+        moment = MomentGates(self.context.gates.moment, findings, self.features)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
         next_poll = self.resolver.record_decision(entry, spec, found, now)
         status = record_resolution(case, next_poll, self.context.gates)

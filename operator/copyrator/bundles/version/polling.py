@@ -145,10 +145,11 @@ class VersionResolver:
         self._polls = polls
         self._states = states
 
-    def resolve(self, inputs: DeployInputs) -> Resolution | Step:
+    def resolve(self, inputs: DeployInputs, found: Findings) -> Resolution | Step:
         """The resolution if a poll is due and answered; else when the Bundle is due.
 
-        While a poll is pending, its answer requeues the Bundle.
+        While a poll is pending, its answer requeues the Bundle. ``found``: what features have found
+        for their gates.
         """
         entry, spec, context = inputs.entry, inputs.spec, self._context
         due = self._begin_poll(inputs)
@@ -165,7 +166,7 @@ class VersionResolver:
             queries,
             context.gates,
             context.clock(),
-            findings=inputs.read.including(self._features.find(spec).values),
+            findings=inputs.read.including(found.values),
             ask=self._features.ask,
             recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
