@@ -230,7 +230,10 @@ class Feature:
         """Begin, or change, what is watched for a Bundle; first, also where its spec is refused."""
 
     def leave(self, key: BundleKey) -> None:
-        """End that, as the Bundle is deleted or doesn't use the feature any more."""
+        """End that, as the Bundle is deleted or doesn't use the feature any more.
+
+        Only features that offer it follow Bundles.
+        """
 
     async def admit(self, entry: BundleEntry) -> tuple[Step, ReadyCondition | None]:
         """Record whether a release may be in another namespace; returns Ready where it may not.
@@ -742,7 +745,7 @@ class Features:
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
-        used = tuple(self.of(entry, Feature.follow))
+        used = tuple(self.of(entry, Feature.leave))
         self._leave(entry.key, used)
         for one in used:
             assert isinstance(entry.spec, BundleSpec)

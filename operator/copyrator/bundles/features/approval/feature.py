@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -20,7 +19,6 @@ from copyrator.api.conditions import (
     FurtherCondition,
     ReadyCondition,
 )
-from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PLAN_AT
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
@@ -28,7 +26,7 @@ from copyrator.bundles import deciding, ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Proposal
 from copyrator.bundles.deploy.leftovers import SecretTidier
-from copyrator.bundles.engine.feature import Conclusion, Feature, Features, Observed, P, Parts
+from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
@@ -52,7 +50,7 @@ from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.plans import PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
-from copyrator.bundles.features.approval.queue import PlanQueue
+from copyrator.bundles.features.approval.queue import PlanQueue, QueuedFeature
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PREVIEW,
@@ -84,7 +82,7 @@ from copyrator.workqueue.isolated import Isolated
 log = logging.getLogger(__name__)
 
 
-class ApprovalFeature(Feature):
+class ApprovalFeature(QueuedFeature):
     """Plans, their approval, and what holds a deploy to its plan."""
 
     spec = ApprovalSpec
@@ -92,6 +90,7 @@ class ApprovalFeature(Feature):
     annotation = ANN_PLAN_AT
     outlasts = True
     gates = GATES
+    purposes = (DEPLOY, PREVIEW)
     plans: DeployPlans
     parts: PlanParts
     """For plans of other purposes."""
@@ -114,10 +113,8 @@ class ApprovalFeature(Feature):
             features=features,
             inputs=inputs,
         )
-        self._queue = PlanQueue(context, jobs)
-        self.parts = shared = PlanParts(
-            context, plan_jobs, self._queue, seals, parts.of(PollStates)
-        )
+        self.queue = PlanQueue(context, jobs)
+        self.parts = shared = PlanParts(context, plan_jobs, self.queue, seals, parts.of(PollStates))
         self._permissions = PermissionRecorder(context, context.reviewer, seals)
         timing, settings = context.timing, context.settings
         enforcement = EnforcementReviewer(
@@ -169,29 +166,7 @@ class ApprovalFeature(Feature):
         oldest = (now - min(waiting)).total_seconds() if waiting else 0.0
         metrics.oldest_plan_seconds.set(oldest)
 
-    def wakes(
-        self, before: BundleEntry | None, after: BundleEntry | None
-    ) -> tuple[tuple[BundleKey, Change], ...]:
-        """None; the queue knows from here whose plans are being made."""
-        self._queue.watch(before, after)
-        return ()
-
     # --- a reconcile ------------------------------------------------------------------------------
-
-    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
-        """A slot that it doesn't use is given to the next plan."""
-        return self._queue.reconciling(key)
-
-    def due(self, key: BundleKey) -> datetime | None:
-        """While a plan waits in the queue."""
-        return self._queue.due(key)
-
-    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Only ``leave`` does something."""
-
-    def leave(self, key: BundleKey) -> None:
-        """Its plans wait no more."""
-        self._queue.leave(key, DEPLOY, PREVIEW)
 
     def review(self, entry: BundleEntry) -> Step:
         """Review the permissions that the deploy of a waiting plan needs."""

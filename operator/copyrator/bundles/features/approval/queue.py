@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanPurpose
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
@@ -240,3 +241,29 @@ def _pending_at(job: JobRecord) -> datetime | None:
     if job.started or job.created is None:
         return None
     return job.created + timedelta(seconds=PENDING_AFTER)
+
+
+class QueuedFeature(Feature):
+    """A feature whose plans wait in the queue."""
+
+    purposes: ClassVar[tuple[PlanPurpose, ...]]
+    queue: PlanQueue
+
+    def wakes(
+        self, before: BundleEntry | None, after: BundleEntry | None
+    ) -> tuple[tuple[BundleKey, Change], ...]:
+        """None; the queue knows from here whose plans are being made."""
+        self.queue.watch(before, after)
+        return ()
+
+    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
+        """A slot that it doesn't use is given to the next plan."""
+        return self.queue.reconciling(key)
+
+    def due(self, key: BundleKey) -> datetime | None:
+        """While a plan waits in the queue."""
+        return self.queue.due(key)
+
+    def leave(self, key: BundleKey) -> None:
+        """Its plans wait no more."""
+        self.queue.leave(key, *self.purposes)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType, FurtherCondition
-from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Correction, Proposal
-from copyrator.bundles.engine.feature import Conclusion, Feature, P, Parts
+from copyrator.bundles.engine.feature import Conclusion, P, Parts
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.machine import target_of
 from copyrator.bundles.features.approval.plans import Baseline
+from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
@@ -50,24 +48,25 @@ from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.step import Step
 from copyrator.kube.events import WARNING
 
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-class DriftFeature(Feature):
+class DriftFeature(QueuedFeature):
     """Checks for drift, and corrections."""
 
     spec = (DriftSpec, ApprovalSpec)  # an approval needs the baseline, too
     status = (DriftStatus, Baseline)
     outlasts = True
+    purposes = (CHECK,)
 
     def connect(self, parts: Parts) -> None:
         """Checks are plans; one of what is deployed is a check, too."""
         approval = parts.of(ApprovalFeature)
-        self._queue = approval.parts.queue
-        self._queue.add(CHECK)
+        self.queue = approval.queue
+        self.queue.add(CHECK)
         self._checks = DriftChecks(approval.parts)
         approval.plans.judges.append(self._checks.judge_plan)
         self._deploys, self._seals = approval.deploys, parts.of(SealStore)
@@ -79,29 +78,7 @@ class DriftFeature(Feature):
         for reason in _DRIFTED:
             self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
 
-    def wakes(
-        self, before: BundleEntry | None, after: BundleEntry | None
-    ) -> tuple[tuple[BundleKey, Change], ...]:
-        """None; the queue knows from here whose checks are being made."""
-        self._queue.watch(before, after)
-        return ()
-
     # --- a reconcile ------------------------------------------------------------------------------
-
-    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
-        """A slot that it doesn't use is given to the next plan."""
-        return self._queue.reconciling(key)
-
-    def due(self, key: BundleKey) -> datetime | None:
-        """While a check waits in the queue."""
-        return self._queue.due(key)
-
-    def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Only ``leave`` does something."""
-
-    def leave(self, key: BundleKey) -> None:
-        """Its check waits no more."""
-        self._queue.leave(key, CHECK)
 
     def undecided(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None
