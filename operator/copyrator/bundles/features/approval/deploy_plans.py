@@ -59,7 +59,7 @@ class DeployPlanMemory(PlanMemory):
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
 
 
-class DeployPlans(PlanMachine):
+class DeployPlans(PlanMachine[DeployPlanMemory]):
     """Makes the plans of the next deploys of all Bundles."""
 
     purpose = DEPLOY
@@ -142,7 +142,7 @@ class DeployPlans(PlanMachine):
         may have to be determined again, without their contents.
         """
         entry, spec = task.entry, task.spec
-        memory = self.context.memories.of(entry.key, DeployPlanMemory)
+        memory = self.remembered(entry.key)
         if memory.values_of is not None and not task.record.is_running:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
@@ -166,8 +166,8 @@ class DeployPlans(PlanMachine):
     def fail(self, task: PlanTask, why: PlanFault) -> BundleStatus:
         """The status where no plan could be made, with the permissions that were missing."""
         status = super().fail(task, why)
-        memory = self.context.memories.of(task.entry.key, DeployPlanMemory)
-        memory.values_of = task.record.job  # deleted once this is written
+        # Deleted once this is written.
+        self.remembered(task.entry.key).values_of = task.record.job
         if why.denied:
             self._permissions.ask_without_plan(task.entry, task.spec, why)
             status = with_record(status, DEPLOY, missing=list_missing(why.denied))
@@ -197,7 +197,7 @@ class DeployPlans(PlanMachine):
         changed, unknown = await self._inputs.find_changes(entry, status)
         status = with_record(status, DEPLOY, changed=changed, change_unknown=unknown or None)
         await self.seals.remove_values(entry, job)
-        self.context.memories.of(entry.key, DeployPlanMemory).values_of = None
+        self.remembered(entry.key).values_of = None
         for judge in self.judges:
             status = await judge(task, status, result)
         return status

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -101,11 +101,14 @@ class PlanParts:
     poll_states: PollStates
 
 
-class PlanMachine(ABC):
+M = TypeVar("M", bound=PlanMemory)
+
+
+class PlanMachine(ABC, Generic[M]):
     """Makes the plans of one purpose of all Bundles."""
 
     purpose: ClassVar[PlanPurpose]
-    memory: ClassVar[type[PlanMemory]]
+    memory: type[M]
     renders: ClassVar[int] = 2
     """How often a plan renders the chart; one that is to be bound needs two."""
 
@@ -200,7 +203,7 @@ class PlanMachine(ABC):
             self.remembered(task.entry.key).begun = task.record.number
         return fault
 
-    def remembered(self, key: BundleKey) -> PlanMemory:
+    def remembered(self, key: BundleKey) -> M:
         """What is remembered of a Bundle's plans."""
         return self.context.memories.of(key, self.memory)
 

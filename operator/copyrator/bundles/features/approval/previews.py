@@ -153,7 +153,7 @@ class PreviewMemory(PlanMemory):
     """The plan of a version that a user names."""
 
 
-class Previews(PlanMachine):
+class Previews(PlanMachine[PreviewMemory]):
     """Makes the previews of all Bundles."""
 
     purpose = PREVIEW

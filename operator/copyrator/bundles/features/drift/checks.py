@@ -66,7 +66,7 @@ class CheckMemory(PlanMemory):
     """While a check waits in the queue: the time up to which missed checks are counted."""
 
 
-class DriftChecks(PlanMachine):
+class DriftChecks(PlanMachine[CheckMemory]):
     """Makes the checks for drift of all Bundles."""
 
     purpose = CHECK
@@ -85,7 +85,7 @@ class DriftChecks(PlanMachine):
         return step.then(lambda written: self._begin_due(replace(task, entry=written), values_hash))
 
     async def _observe(self, task: PlanTask) -> Step:
-        before, memory = task.status, self._memory(task)
+        before, memory = task.status, self.remembered(task.entry.key)
         status, due = await self.observe(task)
         check = CHECK.record(status)
         if check.is_running:
@@ -127,7 +127,7 @@ class DriftChecks(PlanMachine):
         if due is None and not task.record.is_running:
             self.skip(entry.key)
             return Step(entry)
-        memory = self._memory(task)
+        memory = self.remembered(task.entry.key)
         within = self.context.timing.drift_tidied
         checked_at = parse_time(status.part(DriftStatus).checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
@@ -147,7 +147,7 @@ class DriftChecks(PlanMachine):
 
     def _begin_check(self, task: PlanTask) -> Step:
         """Record a check; while it waits in the queue, the scheduled ones it misses are counted."""
-        entry, memory, there = task.entry, self._memory(task), task.status.deployed
+        entry, memory, there = task.entry, self.remembered(task.entry.key), task.status.deployed
         wanted = DesiredDeploy(
             version=there.version or "",
             digest=there.digest or "",
@@ -166,7 +166,7 @@ class DriftChecks(PlanMachine):
 
     def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
         """Record why there is none."""
-        self._memory(task).missed_until = None
+        self.remembered(task.entry.key).missed_until = None
         # The watch may not report the change that was just read.
         if fault is None:
             return Step(task.entry, task.status, due=(AT_ONCE,))
@@ -275,9 +275,6 @@ class DriftChecks(PlanMachine):
         is_regular = is_regular_check(status, task.spec, task.entry.uid, record.started_at)
         job = record.job or ""
         return record_verdict(status, found, job, now, is_regular=is_regular, differs=differs)
-
-    def _memory(self, task: PlanTask) -> CheckMemory:
-        return self.context.memories.of(task.entry.key, CheckMemory)
 
 
 def _differs(status: BundleStatus, baseline: Plan, plan: Plan) -> bool:
