@@ -17,7 +17,7 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -77,11 +77,6 @@ def references_of(spec: BundleSpec) -> frozenset[Ref]:
 def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
     """The object with keys or certificates that an entry in this namespace names."""
     return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
-
-
-def key_refs(spec: BundleSpec, refs: Sequence[LocalObjectRef]) -> tuple[Ref, ...]:
-    """The objects with these keys or certificates."""
-    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
 
 
 def values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
