@@ -33,11 +33,12 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     next_number,
     record_failure,
+    record_part,
     record_plan,
     set_message,
 )
 from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.step import Step, record_part
+from copyrator.bundles.step import Step
 from copyrator.bundles.version.polling import PollStates
 
 

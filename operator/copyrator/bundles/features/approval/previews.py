@@ -31,6 +31,7 @@ from copyrator.bundles.features.approval.record import (
     PlanResult,
     PlanTarget,
     PreviewRequest,
+    record_part,
     record_preview_result,
     refuse_preview,
     remove_expired_preview,
@@ -41,7 +42,7 @@ from copyrator.bundles.features.approval.record import (
 from copyrator.bundles.gates.gate import Candidate, Gates
 from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.step import Step, record_part
+from copyrator.bundles.step import Step
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import (
     Judge,
