@@ -56,7 +56,7 @@ from copyrator.bundles.inputs.target import TargetAccess
 from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord, has_started
-from copyrator.bundles.jobs.seal import SealKind, SealLabels
+from copyrator.bundles.jobs.sealed import SealKind, SealLabels
 from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import NotFound

@@ -21,9 +21,9 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.features.charts.script import PERMISSION_KINDS
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
-    PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
     list_missing,

@@ -25,7 +25,7 @@ class Holding(Feature):
     async def shape(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
-        return replace(order, command=("held",))
+        return replace(order, command=lambda _: ("held",), sealed=())
 
 
 class References:
@@ -61,5 +61,7 @@ def test_without_a_feature_that_holds_it_to_its_plan_it_has_no_job() -> None:
 
 def test_one_that_is_held_has_its_command_and_one_without_a_plan_the_engines() -> None:
     context: Any = None
-    assert order_of("shop-plan-1", Holding(context)).command == ("held",)
+    held = order_of("shop-plan-1", Holding(context))
+    assert held.command is not None
+    assert held.command(held) == ("held",)
     assert order_of(None).command is None

@@ -10,6 +10,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outco
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.features.approval.script import deploy_command
+from copyrator.bundles.features.charts.script import checked_deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.revisions import (
     Revision,
@@ -18,7 +19,7 @@ from copyrator.bundles.jobs.revisions import (
     judge,
     read_revision,
 )
-from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile, checked_deploy_command
+from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile
 
 FIRST = Revision(1, "superseded")
 SECOND = Revision(2, "failed")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.job import ADDED_VOLUME, login_secret
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     JobRecord,
@@ -40,8 +40,8 @@ async def find_blocked(
         try:
             await client.get(resource, job.namespace, mount.name)
         except NotFound:
-            if mount.volume in seal.VOLUMES or mount.name.startswith(f"{job.name}-"):
-                is_login = mount.name == seal.login_secret(job.name)
+            if mount.volume == ADDED_VOLUME or mount.name.startswith(f"{job.name}-"):
+                is_login = mount.name == login_secret(job.name)
                 what = "the registry's credentials" if is_login else "what was planned"
                 text = f"Secret {job.namespace}/{mount.name} with {what} was deleted"
                 return Blocked(BundleReason.PLAN_CHANGED, text)

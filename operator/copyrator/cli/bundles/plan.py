@@ -47,9 +47,9 @@ from copyrator.bundles.features.approval.words import (
     operation_counts,
     preview_failure,
 )
+from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

@@ -48,7 +48,7 @@ from copyrator.bundles.features.approval.printed import read_printed_plan, read_
 from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.secrets import operations_secret
+from copyrator.bundles.features.approval.secrets import ValuesSealer, operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored
 from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.inputs.reader import MissingReferenceError
@@ -74,10 +74,15 @@ class HeldJobs:
 
     context: Context
     jobs: JobClient
-    seals: SealStore
+    values: ValuesSealer
     _: KW_ONLY
     lists: GuardLists
     enforcement: EnforcementReviewer
+
+    @property
+    def seals(self) -> SealStore:
+        """The Secrets."""
+        return self.values.seals
 
     @property
     def inventories(self) -> InventoryStore:
@@ -90,6 +95,7 @@ class DeployHolder:
 
     def __init__(self, held: HeldJobs) -> None:
         self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
+        self._values = held.values
         self._lists, self._enforcement = held.lists, held.enforcement
         self._plans, self._inventories = PlanStore(held.context, held.seals), held.inventories
 
@@ -187,11 +193,11 @@ class DeployHolder:
         if not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.write_values(entry, spec, order.job)
+        found, sealed = await self._values.write(entry, spec, order.job)
         if found != attempted.values_hash:
             text = "the values were edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order, job = replace(order, sealed=sealed, image=plan.image), plan.job or ""
+        order, job = replace(order, image=plan.image), plan.job or ""
         proof = Proof(secret=operations_secret(job), seal=plan.seal or "")
         if spec.uses(ApprovalSpec):
             if (made := await self._find(entry, entry.status, plan)) is not None:
@@ -202,7 +208,7 @@ class DeployHolder:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
             proof = replace(proof, guard=self._context.settings.guard_policy)
-        return planned_order(order, proof)
+        return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derive(entry, job, "nonce")

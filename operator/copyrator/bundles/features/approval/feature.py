@@ -65,6 +65,7 @@ from copyrator.bundles.features.approval.record import (
     withdraw_plan,
 )
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
+from copyrator.bundles.features.approval.secrets import ValuesSealer
 from copyrator.bundles.features.approval.uninstalls import UninstallHolder
 from copyrator.bundles.gates.gate import Candidate, Findings
 from copyrator.bundles.inputs.reader import ReferenceReader
@@ -103,13 +104,14 @@ class ApprovalFeature(QueuedFeature):
             parts.of(RegistryPoller),
             parts.of(SealStore),
         )
+        self.values = ValuesSealer(seals, references)
         inputs = InputsStore(context, seals, parts.of(Isolated))
         plan_jobs = PlanJobClient(
             context,
             jobs,
             references,
             parts.of(Redactor),
-            seals=seals,
+            values=self.values,
             features=features,
             inputs=inputs,
         )
@@ -128,7 +130,7 @@ class ApprovalFeature(QueuedFeature):
         self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
         kept = context.timing.of(GuardTiming).kept
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
-        held = HeldJobs(context, jobs, seals, lists=self._lists, enforcement=enforcement)
+        held = HeldJobs(context, jobs, self.values, lists=self._lists, enforcement=enforcement)
         self.deploys = DeployHolder(held)
         self._uninstalls = UninstallHolder(
             held, ReleaseRenderer(context, references, seals=seals, plan_jobs=plan_jobs)

@@ -30,7 +30,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
 )
 from copyrator.bundles.features.approval.secrets import keyed_hash, release_secret
-from copyrator.bundles.jobs.seal import SealKind, SealLabels
+from copyrator.bundles.jobs.sealed import SealKind, SealLabels
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 

@@ -40,6 +40,7 @@ from copyrator.bundles.features.approval.record import (
     PlanPurpose,
 )
 from copyrator.bundles.features.approval.rights import read_needs
+from copyrator.bundles.features.approval.secrets import ValuesSealer
 from copyrator.bundles.gates.restrictions import image_repository
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
@@ -350,10 +351,15 @@ class PlanJobClient:
     references: ReferenceReader
     redaction: InitVar[Redactor]
     _: KW_ONLY
-    seals: SealStore
+    values: ValuesSealer
     features: Features
     inputs: InputsStore
     _reader: PlanReader = field(init=False)
+
+    @property
+    def seals(self) -> SealStore:
+        """Their Secrets."""
+        return self.values.seals
 
     def __post_init__(self, redaction: Redactor) -> None:
         self._reader = PlanReader(self.context, self.jobs, self.features, redaction)
@@ -389,7 +395,7 @@ class PlanJobClient:
         try:
             order = await self._add_credentials(entry, spec, job, order)
             also = inputs.add if inputs is not None else None
-            values_hash, sealed = await self.seals.write_values(entry, spec, job, also)
+            values_hash, sealed = await self.values.write(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
                 await self.inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
@@ -406,10 +412,14 @@ class PlanJobClient:
             return PlanFault(f"Job {job} isn't created: {text}", reason)
         if values_hash != plan.values_hash:
             return EDITED
-        order = replace(order, sealed=sealed)
-        nonce = self._nonce(entry, job)
         body = build_plan_job(
-            order, job, nonce, purpose.job_kind, renders=renders, is_owned=not entry.deleting
+            order,
+            sealed,
+            job,
+            self._nonce(entry, job),
+            purpose.job_kind,
+            renders=renders,
+            is_owned=not entry.deleting,
         )
         try:
             created = await self.jobs.create(body)

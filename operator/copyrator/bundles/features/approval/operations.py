@@ -38,8 +38,15 @@ from typing import Any, Final
 
 from copyrator.api.syntax import shown
 from copyrator.bundles.features.approval.plans import OperationCounts
+from copyrator.bundles.features.charts.script import (
+    AS_ACCOUNT,
+    AT_ROLLBACK,
+    AT_UNINSTALL,
+    HAS,
+    HOOK,
+    Inexact,
+)
 from copyrator.bundles.identity import hash_of
-from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""

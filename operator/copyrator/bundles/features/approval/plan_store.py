@@ -11,13 +11,10 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.fields import ApprovedPlan
 from copyrator.bundles.features.approval.operations import Operation, Plan, read_plan
+from copyrator.bundles.features.approval.orders import OPERATIONS
 from copyrator.bundles.features.approval.plans import Baseline
-from copyrator.bundles.features.approval.secrets import (
-    OPERATIONS,
-    PlanSecret,
-    operations_secret,
-)
-from copyrator.bundles.jobs.seal import SALT, seal_of
+from copyrator.bundles.features.approval.secrets import PlanSecret, operations_secret
+from copyrator.bundles.jobs.script import SALT, seal_of
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS

@@ -52,10 +52,10 @@ from copyrator.bundles.features.approval.plans import (
     PreviewPlan,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
+from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.gates.gate import Candidate
 from copyrator.bundles.identity import hash_of, job_name
 from copyrator.bundles.jobs.rights import RequiredPermission
-from copyrator.bundles.jobs.words import Inexact
 from copyrator.bundles.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import AT_ONCE, Step

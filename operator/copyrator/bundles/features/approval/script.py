@@ -1,6 +1,6 @@
 """The shell scripts of the Jobs that plan, and that deploy what was planned. Pure.
 
-They begin as each that checks (``jobs/script.py``), run ``werf bundle plan`` and read its graph;
+They begin as each that checks (``charts/script.py``), run ``werf bundle plan`` and read its graph;
 and they sleep where a guard isn't in force yet.
 
 Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
@@ -35,15 +35,17 @@ from copyrator.bundles.features.approval.operations import (
     OperationType,
 )
 from copyrator.bundles.features.approval.stored import STORED, StoredWord
-from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS
-from copyrator.bundles.jobs.script import (
+from copyrator.bundles.features.charts.script import (
+    AS_ACCOUNT,
+    AT_ROLLBACK,
+    AT_UNINSTALL,
     BEGINNING,
+    HAS,
+    HOOK,
     UNKNOWN_ACCOUNT,
-    CheckExit,
-    SealedFile,
-    arguments,
+    Inexact,
 )
-from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
+from copyrator.bundles.jobs.script import ASK_FOR_EVENTS, CheckExit, SealedFile, arguments
 from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)

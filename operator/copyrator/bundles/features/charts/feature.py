@@ -14,8 +14,10 @@ from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
+from copyrator.bundles.features.charts.script import checked_deploy
 from copyrator.bundles.gates.gate import Candidate, Findings, Gates, Occasion, Waiting
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.version.attached import AttachedReader
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.resolve import ERROR_SECONDS, PendingError, RegistryReader
@@ -48,6 +50,12 @@ class ChartsFeature(Feature):
             text = f"{facts.message}; it is tried again"
             return FoundChart(Waiting(BundleReason.REGISTRY_UNREACHABLE, text))
         return FoundChart(facts)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """A deploy ends where werf has to download dependencies."""
+        return replace(order, command=checked_deploy) if spec.is_gated else order
 
     async def content(
         self, entry: BundleEntry, spec: BundleSpec, digest: str

@@ -46,7 +46,6 @@ from copyrator.bundles.gates.gate import Findings, Occasion
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import Step
 from copyrator.kube.events import WARNING
@@ -69,7 +68,7 @@ class DriftFeature(QueuedFeature):
         self.queue.add(CHECK)
         self._checks = DriftChecks(approval.parts)
         approval.plans.judges.append(self._checks.judge_plan)
-        self._deploys, self._seals = approval.deploys, parts.of(SealStore)
+        self._deploys, self._values = approval.deploys, approval.values
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
@@ -178,11 +177,11 @@ class DriftFeature(QueuedFeature):
             return await self._deploys.hold(entry, spec, order, plan)
         if attempted.plan_job is not None or not spec.uses(DriftSpec):
             return order
-        found, sealed = await self._seals.write_values(entry, spec, job, compares_renders=False)
+        found, sealed = await self._values.write(entry, spec, job, compares_renders=False)
         if found != attempted.values_hash:
             text = "the values were edited after the deploy was recorded"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        return replace(order, sealed=sealed)
+        return sealed.add_to(order)
 
     async def conclude(
         self,

@@ -24,7 +24,7 @@ from copyrator.bundles.features.approval.record import (
     PreviewRequest,
     requested_plan,
 )
-from copyrator.bundles.jobs.words import Inexact
+from copyrator.bundles.features.charts.script import Inexact
 
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))

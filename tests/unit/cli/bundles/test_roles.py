@@ -14,16 +14,14 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermissi
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.rights import KindIn, missing_of, read_needs
+from copyrator.bundles.features.charts.script import PERMISSION_KINDS
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import (
-    PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
-    add_rules,
-    grants,
     list_missing,
-    split,
 )
+from copyrator.cli.bundles.roles import add_rules, grants, split
 
 WERF = ServiceAccount("team", "werf")
 
