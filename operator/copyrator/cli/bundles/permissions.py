@@ -15,8 +15,7 @@ from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.text import count
 from copyrator.api.times import time_since
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.plans import PlanOutcome
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.rights import (
     is_uninstalled,
     missing_of,

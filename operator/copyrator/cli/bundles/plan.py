@@ -20,7 +20,14 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
 from copyrator.api.times import time_since, time_until
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    OperationCounts,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+    PlanSummary,
+    PreviewPlan,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
@@ -29,13 +36,6 @@ from copyrator.bundles.features.approval.operations import (
     read_planned,
 )
 from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.plans import (
-    OperationCounts,
-    PlanOutcome,
-    PlanRequests,
-    PlanSummary,
-    PreviewPlan,
-)
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     contents,

@@ -19,7 +19,12 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import said
 from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    MAX_RISKY,
+    PlanOutcome,
+    PlanStatus,
+    PlanSummary,
+)
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     NO_OBJECTS,
@@ -36,7 +41,6 @@ from copyrator.bundles.features.approval.operations import (
     plan_id,
     read_block,
 )
-from copyrator.bundles.features.approval.plans import MAX_RISKY, PlanOutcome, PlanSummary
 from copyrator.bundles.features.approval.script import NONCE_AT
 from copyrator.bundles.features.drift.fields import DriftStatus
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import PlanStatus, PreviewPlan
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import PreviewPlan
 from copyrator.cli.bundles.plan import (
     PlanView,
     document,

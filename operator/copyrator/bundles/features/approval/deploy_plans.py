@@ -13,14 +13,19 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import Proposal
 from copyrator.bundles.deploy.leftovers import SecretTidier
 from copyrator.bundles.engine.feature import Observed
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    Baseline,
+    PlanRequests,
+    PlanStatus,
+    PreviewPlan,
+)
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
     record_decision,
     record_planning,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -31,7 +36,6 @@ from copyrator.bundles.features.approval.machine import (
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.plans import Baseline, PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     DEPLOY,
@@ -44,6 +48,7 @@ from copyrator.bundles.features.approval.record import (
     with_record,
     without_unstable_file,
 )
+from copyrator.bundles.features.approval.secrets import InputsStore
 from copyrator.bundles.jobs.rights import list_missing
 from copyrator.bundles.step import AT_ONCE, Step
 

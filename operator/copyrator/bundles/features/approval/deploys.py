@@ -20,6 +20,7 @@ from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Conclusion
 from copyrator.bundles.features.approval.endings import (
+    compares_stored,
     different_ending,
     planned_ending,
     refused_ending,
@@ -29,6 +30,7 @@ from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     ApprovedPlan,
     AsApprovedStatus,
+    PlanOutcome,
     PlanStatus,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
@@ -36,20 +38,23 @@ from copyrator.bundles.features.approval.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedDeploy,
     ListTooLargeError,
+    find_refusals,
+    judge_refusals,
 )
 from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.features.approval.inventory import InventoryStore
+from copyrator.bundles.features.approval.jobs import read_printed_plan, read_printed_stored
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_of, planned_order
-from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
-from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
 from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.secrets import ValuesSealer, operations_secret
-from copyrator.bundles.features.approval.stored import compares_stored
+from copyrator.bundles.features.approval.secrets import (
+    InventoryStore,
+    PlanStore,
+    RollbackHooks,
+    ValuesSealer,
+    operations_secret,
+)
 from copyrator.bundles.gates.gate import Findings
 from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.client import JobClient

@@ -38,17 +38,17 @@ from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     AsApprovedStatus,
     PlanDecision,
+    PlanRequests,
     PlanStatus,
+    PreviewPlan,
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.plans import PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
 from copyrator.bundles.features.approval.queue import PlanQueue, QueuedFeature
 from copyrator.bundles.features.approval.record import (
@@ -64,9 +64,8 @@ from copyrator.bundles.features.approval.record import (
     requested_preview,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.rendered import ReleaseRenderer
-from copyrator.bundles.features.approval.secrets import ValuesSealer
-from copyrator.bundles.features.approval.uninstalls import UninstallHolder
+from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
+from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
 from copyrator.bundles.gates.gate import Candidate, Findings
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.jobs.client import JobClient

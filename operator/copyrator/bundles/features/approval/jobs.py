@@ -27,32 +27,28 @@ from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
-from copyrator.bundles.features.approval.input_store import InputsStore
-from copyrator.bundles.features.approval.operations import BlockFault, Plan
+from copyrator.bundles.features.approval.endings import read_stored
+from copyrator.bundles.features.approval.fields import PlanRecord
+from copyrator.bundles.features.approval.operations import (
+    MAX_TEXT,
+    BlockFault,
+    Plan,
+    block_lines,
+    read_block,
+)
 from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
-from copyrator.bundles.features.approval.plans import PlanRecord
-from copyrator.bundles.features.approval.printed import read_printed_plan
 from copyrator.bundles.features.approval.queue import PlanTiming
-from copyrator.bundles.features.approval.record import (
-    DEPLOY,
-    PlanFault,
-    PlanPurpose,
-)
+from copyrator.bundles.features.approval.reasons import StoredReason
+from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanPurpose
 from copyrator.bundles.features.approval.rights import read_needs
-from copyrator.bundles.features.approval.secrets import ValuesSealer
+from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
 from copyrator.bundles.gates.restrictions import image_repository
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.blocked import find_blocked, missing_account
-from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.jobs.client import JobClient, PodReader
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.outcome import (
-    JobRecord,
-    check_reason,
-    ending_of,
-    exit_code,
-    secrets_of,
-)
+from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
 from copyrator.bundles.jobs.sealed import SealStore
@@ -554,3 +550,31 @@ class PlanJobClient:
         if job.created is not None:
             seconds = ((job.finished or self.context.clock()) - job.created).total_seconds()
             metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))
+
+
+_LINE_BYTES: Final = 512
+"""Bytes of a log's last line that are read."""
+
+
+async def read_printed_stored(
+    output: PodReader, pods: list[dict[str, Any]], nonce: str
+) -> StoredReason:
+    """What the last line of a deploy's log says of what was stored for the release."""
+    last = await output.log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
+    return read_stored(last, nonce)
+
+
+async def read_printed_plan(
+    output: PodReader, pod: Mapping[str, Any], nonce: str
+) -> Plan | BlockFault:
+    """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
+
+    Raises:
+        ApiError: it can't be read.
+    """
+    last = await output.read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
+    lines = block_lines(last, nonce)
+    if isinstance(lines, BlockFault):
+        return lines
+    log_end = await output.read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
+    return read_block(log_end, nonce)

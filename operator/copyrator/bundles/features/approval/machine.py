@@ -21,11 +21,10 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
     PlanFault,
@@ -37,6 +36,7 @@ from copyrator.bundles.features.approval.record import (
     record_plan,
     set_message,
 )
+from copyrator.bundles.features.approval.secrets import PlanStore
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.polling import PollStates

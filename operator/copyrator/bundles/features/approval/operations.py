@@ -37,7 +37,7 @@ from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from copyrator.api.syntax import shown
-from copyrator.bundles.features.approval.plans import OperationCounts
+from copyrator.bundles.features.approval.fields import OperationCounts
 from copyrator.bundles.features.charts.script import (
     AS_ACCOUNT,
     AT_ROLLBACK,

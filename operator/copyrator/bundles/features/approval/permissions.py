@@ -19,10 +19,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context, cancel_all
-from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
+from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since, record_part
 from copyrator.bundles.features.approval.rights import (
     KindIn,
@@ -31,6 +29,7 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.features.approval.secrets import PlanStore
 from copyrator.bundles.jobs.rights import RequiredPermission
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Change, Step

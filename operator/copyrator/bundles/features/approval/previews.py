@@ -17,6 +17,7 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.features.approval.fields import Baseline, PreviewPlan
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -24,7 +25,6 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.plans import Baseline, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     PREVIEW,
     PlanFault,

@@ -27,10 +27,16 @@ from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.features.approval.fields import (
+    MAX_RISKY,
+    MAX_UNBOUND,
     ApprovalSpec,
     ApprovedPlan,
     PlanDecision,
+    PlanOutcome,
+    PlanRecord,
+    PlanRequests,
     PlanStatus,
+    PreviewPlan,
 )
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -42,14 +48,6 @@ from copyrator.bundles.features.approval.operations import (
     has_further_objects,
     list_risky,
     plan_id,
-)
-from copyrator.bundles.features.approval.plans import (
-    MAX_RISKY,
-    MAX_UNBOUND,
-    PlanOutcome,
-    PlanRecord,
-    PlanRequests,
-    PreviewPlan,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
 from copyrator.bundles.features.charts.script import Inexact

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from copyrator.bundles.account import ServiceAccount
@@ -34,7 +34,6 @@ from copyrator.bundles.features.approval.operations import (
     WRITES,
     OperationType,
 )
-from copyrator.bundles.features.approval.stored import STORED, StoredWord
 from copyrator.bundles.features.charts.script import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -69,6 +68,25 @@ _KNOWN: Final = "|".join(
         r"\}",
     )
 )
+
+
+STORED: Final = "copyrator-stored"
+
+
+class StoredWord(StrEnum):
+    """What a script prints in place of a hash."""
+
+    NONE = "none"
+    """There is nothing to compare with: the plan has no hash of its render."""
+    EXACT = "exact"
+    """werf applied the plan that was approved, so nothing has to be compared."""
+    LARGE = "large"
+    """It doesn't fit in where the render did."""
+    SKIPPED = "skipped"
+    """Nothing was to change, so nothing was stored, and the former revision isn't equal."""
+    NOT_ASKED = "not-asked"
+    """This version of werf can't be asked."""
+    UNREADABLE = "unreadable"
 
 
 READ_GRAPH: Final = f"""\

@@ -26,10 +26,14 @@ from copyrator.bundles.engine.words import (
     Words,
 )
 from copyrator.bundles.features.approval.fields import (
+    MAX_UNBOUND,
     ApprovalSpec,
     AsApprovedStatus,
     PlanDecision,
+    PlanOutcome,
     PlanStatus,
+    PlanSummary,
+    PreviewPlan,
 )
 from copyrator.bundles.features.approval.plan_words import (
     BOUND,
@@ -38,12 +42,6 @@ from copyrator.bundles.features.approval.plan_words import (
     PLAN_WORDS,
     PlanWord,
     describe_difference,
-)
-from copyrator.bundles.features.approval.plans import (
-    MAX_UNBOUND,
-    PlanOutcome,
-    PlanSummary,
-    PreviewPlan,
 )
 from copyrator.bundles.jobs.rights import format_permission
 

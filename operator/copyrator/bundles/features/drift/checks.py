@@ -12,7 +12,13 @@ from copyrator.api.conditions import ConditionType, with_further
 from copyrator.api.times import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.deciding import DesiredDeploy
-from copyrator.bundles.features.approval.fields import ApprovalSpec, ApprovedPlan, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -22,7 +28,6 @@ from copyrator.bundles.features.approval.machine import (
 )
 from copyrator.bundles.features.approval.operations import Plan, covers
 from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanResult,

@@ -18,9 +18,8 @@ from copyrator.bundles.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import Conclusion, P, Parts
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, PlanStatus
 from copyrator.bundles.features.approval.machine import target_of
-from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks

@@ -16,7 +16,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import STORED, Form, custom, duration, items, text
 from copyrator.api.syntax import at_most
-from copyrator.bundles.features.approval.plans import PlanRecord
+from copyrator.bundles.features.approval.fields import PlanRecord
 
 
 class DriftMode(StrEnum):

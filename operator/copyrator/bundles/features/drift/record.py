@@ -25,14 +25,19 @@ from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.times import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     plan_id,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
     PlanFields,
     PlanPurpose,

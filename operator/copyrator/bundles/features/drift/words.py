@@ -13,7 +13,7 @@ from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, said
 from copyrator.api.times import format_duration, format_time, time_since, time_until
 from copyrator.bundles.engine.words import Mark, Notice, Place, Section, Told, Tone, View, Words
-from copyrator.bundles.features.approval.plans import PlanOutcome
+from copyrator.bundles.features.approval.fields import PlanOutcome
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.bundles.identity import spec_hash
 

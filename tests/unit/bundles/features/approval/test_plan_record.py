@@ -36,14 +36,16 @@ from copyrator.api.times import format_time
 from copyrator.bundles.bundle import read_entry
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import (
+    MAX_RISKY,
+    MAX_UNBOUND,
     ApprovalMode,
     ApprovedPlan,
+    OperationCounts,
     PlanStatus,
     RejectedPlan,
 )
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.plans import MAX_RISKY, MAX_UNBOUND, OperationCounts
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
 from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.features.drift.record import CHECK

@@ -12,11 +12,9 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.features.approval.fields import ApprovedPlan
+from copyrator.bundles.features.approval.fields import ApprovedPlan, Baseline
 from copyrator.bundles.features.approval.orders import OPERATIONS, approved_operations
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import Baseline
-from copyrator.bundles.features.approval.secrets import operations_secret
+from copyrator.bundles.features.approval.secrets import PlanStore, operations_secret
 from copyrator.bundles.jobs.script import SALT, SealedFile, seal_of
 from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.memory import Memories

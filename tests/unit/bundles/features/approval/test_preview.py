@@ -13,9 +13,13 @@ from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    OperationCounts,
+    PlanRequests,
+    PlanStatus,
+    PreviewPlan,
+)
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.plans import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     PREVIEW,
     PlanFault,

@@ -11,7 +11,7 @@ from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.plans import PreviewPlan
+from copyrator.bundles.features.approval.fields import PreviewPlan
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
 from copyrator.bundles.pod import Kept
