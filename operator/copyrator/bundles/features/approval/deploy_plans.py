@@ -193,9 +193,9 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
             approved=await self.stored.find(entry, status.part(PlanStatus).approved),
             baseline=await self.stored.find(entry, status.part(Baseline)),
         )
-        enforcement = await self._enforcement.of(spec, result.operations)
-        result = replace(result, unenforced=enforcement.reason)
-        if spec.auto_rollback and enforcement.is_enforced:
+        unenforced = await self._enforcement.find_reason(spec, result.operations)
+        result = replace(result, unenforced=unenforced)
+        if spec.auto_rollback and not unenforced:
             withheld = (await self.stored.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self.context.clock())

@@ -31,13 +31,14 @@ from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
     HeldJobs,
-    find_plan,
+    HoldingFeature,
     record_end,
 )
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     AsApprovedStatus,
     PlanDecision,
+    PlanOutcome,
     PlanRequests,
     PlanStatus,
     PreviewPlan,
@@ -50,7 +51,7 @@ from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
-from copyrator.bundles.features.approval.queue import PlanQueue, QueuedFeature
+from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PREVIEW,
@@ -69,7 +70,7 @@ from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, Unin
 from copyrator.bundles.gates.gate import Candidate, Findings
 from copyrator.bundles.inputs.reader import ReferenceReader
 from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
+from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.jobs.sealed import SealStore
@@ -82,7 +83,7 @@ from copyrator.workqueue.isolated import Isolated
 log = logging.getLogger(__name__)
 
 
-class ApprovalFeature(QueuedFeature):
+class ApprovalFeature(HoldingFeature):
     """Plans, their approval, and what holds a deploy to its plan."""
 
     spec = ApprovalSpec
@@ -91,6 +92,7 @@ class ApprovalFeature(QueuedFeature):
     outlasts = True
     gates = GATES
     purposes = (DEPLOY, PREVIEW)
+    corrects_drift = False
     plans: DeployPlans
     parts: PlanParts
     """For plans of other purposes."""
@@ -258,27 +260,13 @@ class ApprovalFeature(QueuedFeature):
         """Of plans that wait, are approved or deployed."""
         return needed_jobs(status)
 
-    # --- a deploy's Job; a correction's plan is that of drift ------------------------------------
+    # --- a deploy's Job ---------------------------------------------------------------------------
 
-    async def attempt(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
-    ) -> BundleStatus:
-        """The status of a new attempt with whether its Job is held to its plan."""
-        if status.attempted.correction:
-            return status
-        plan = find_plan(status)
-        is_enforced = plan is not None and bool(plan.enforced)
-        return await self.deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
-
-    async def shape(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
-    ) -> DeployOrder:
-        """The order of a planned attempt's Job, which goes on only if it does what was planned."""
-        attempted = entry.status.attempted
-        plan = find_plan(entry.status)
-        if job != attempted.job or attempted.correction or plan is None:
-            return order
-        return await self.deploys.hold(entry, spec, order, plan)
+    def find_plan(self, status: BundleStatus) -> PlanStatus | None:
+        """The plan of the next deploy, where that is it."""
+        plan = status.part(PlanStatus)
+        is_ours = plan.job == status.attempted.plan_job is not None
+        return plan if is_ours and plan.outcome == PlanOutcome.PLANNED else None
 
     async def conclude(
         self,
@@ -290,14 +278,6 @@ class ApprovalFeature(QueuedFeature):
     ) -> Conclusion:
         """How a deploy has ended, and whether what it stored was approved."""
         return await self.deploys.compare(entry, spec, job, pods, ending)
-
-    async def blame(
-        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
-    ) -> Ending | None:
-        """The ending of a deploy that the API server held to its list."""
-        if entry.status.attempted.correction:
-            return None
-        return await self.deploys.blame(entry, spec, ending, error, find_plan(entry.status))
 
     def finish(
         self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings

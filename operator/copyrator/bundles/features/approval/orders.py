@@ -202,47 +202,39 @@ def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest:
 
 
 class HeldPlan(Protocol):
-    """The record of a plan that a deploy is held to."""
+    """The record of a plan that a deploy is held to: of the next deploy, or a check for drift."""
 
     @property
     def job(self) -> str | None:
-        """Name of the Job that made it."""
-        ...
+        """Its Job."""
 
     @property
     def version(self) -> str | None:
-        """Tag."""
-        ...
+        """The tag."""
 
     @property
     def digest(self) -> str | None:
-        """Manifest digest."""
-        ...
+        """The manifest's."""
 
     @property
     def spec_hash(self) -> str | None:
-        """Hash of the spec's fields that affect the release."""
-        ...
+        """As PlanStatus."""
 
     @property
     def job_hash(self) -> str | None:
-        """Hash of everything else that the deploy's Job gets."""
-        ...
+        """As PlanStatus."""
 
     @property
     def seal(self) -> str | None:
-        """Hash of the Secret with the operations."""
-        ...
+        """Of the Secret with the operations."""
 
     @property
     def operations(self) -> int | None:
         """How many objects it changes."""
-        ...
 
     @property
     def image(self) -> str | None:
-        """The image of werf by digest, as its pod ran it."""
-        ...
+        """Werf's by digest."""
 
 
 def is_made_of(plan: HeldPlan, entry: BundleEntry, spec: BundleSpec) -> bool:

@@ -157,7 +157,7 @@ class UninstallHolder:
     """Holds the uninstalls of all Bundles to their approved plans."""
 
     def __init__(self, held: HeldJobs, renderer: ReleaseRenderer) -> None:
-        self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
+        self._context, self._jobs, self._seals = held.context, held.jobs, held.values.seals
         self._lists, self._enforcement = held.lists, held.enforcement
         self._inventories, self._renderer = held.inventories, renderer
 
@@ -219,15 +219,15 @@ class UninstallHolder:
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
             return ""
-        enforcement = await self._enforcement.of(spec, known.deletions)
-        if enforcement.is_enforced and not is_complete:
+        unenforced = await self._enforcement.find_reason(spec, known.deletions)
+        if not unenforced and not is_complete:
             found = await self._renderer.find(entry, spec)
             if isinstance(found, Step):
                 return found
             known = known.complete_with(found)
-            enforcement = await self._enforcement.of(spec, known.deletions)
-        if not enforcement.is_enforced:
-            return enforcement.reason if needs_approval else ""
+            unenforced = await self._enforcement.find_reason(spec, known.deletions)
+        if unenforced:
+            return unenforced if needs_approval else ""
         return GuardedUninstall(
             account=ServiceAccount.of(spec),
             release=spec.release,
