@@ -35,6 +35,7 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
+from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -49,7 +50,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
+from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

@@ -17,7 +17,7 @@ from copyrator.bundles.features.approval.script import (
     deploy_command,
     plan_command,
 )
-from copyrator.bundles.gates.restrictions import restrict_spec
+from copyrator.bundles.gates.restrictions import list_settings, restrict_spec
 from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
     ADDED_VOLUME,
@@ -114,8 +114,15 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
 
     A plan of a Bundle without gates is a preview.
     """
-    spec = restrict_spec(spec, is_preview=True)
+    spec = restrict_spec(spec, signed=True)
     return order_of(entry, spec, Attempted(version=version, digest=digest))
+
+
+def describe_left_out(spec: BundleSpec) -> str | None:
+    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
+    if spec.is_gated or not (withheld := restrict_spec(spec, signed=True).withheld):
+        return None
+    return f"planned without {list_settings(withheld)}, which the deploy gets"
 
 
 def build_plan_job(

@@ -25,6 +25,7 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.record import (
     PREVIEW,
     PlanFault,
@@ -40,7 +41,6 @@ from copyrator.bundles.features.approval.record import (
     set_message,
 )
 from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.gates.restrictions import describe_left_out
 from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.polls import RegistryPoller

@@ -71,7 +71,7 @@ PROOFS = {
 
 def gated(order: DeployOrder) -> DeployOrder:
     """As the operator makes it of a gated Bundle."""
-    return replace(order, spec=restrict_spec(order.spec, is_preview=True))
+    return replace(order, spec=restrict_spec(order.spec, signed=True))
 
 
 def approved(name: str) -> DeployOrder:
