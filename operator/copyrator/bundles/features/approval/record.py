@@ -74,8 +74,26 @@ class PlanTarget:
     """The hash of all other input of the deploy's Job."""
 
 
-PlanFields = dict[str, Any]
-"""Fields of a plan's record."""
+@dataclass(frozen=True, slots=True)
+class NewPlan:
+    """What a plan's record is made of."""
+
+    status: BundleStatus
+    fields: dict[str, Any]
+    """Those of each plan's record."""
+    target: PlanTarget
+    is_requested: bool
+    """Whether a user requests a deploy."""
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """Fields of the record of a plan whose result is compared with a deploy."""
+        return {
+            **self.fields,
+            "spec_hash": self.target.spec_hash,
+            "job_hash": self.target.job_hash,
+            "attempt": self.status.attempted.attempt,
+        }
 
 
 class PlanPurpose(ABC):
@@ -100,25 +118,8 @@ class PlanPurpose(ABC):
         return status.with_part(record)
 
     @abstractmethod
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,
-        *,
-        is_requested: bool,
-    ) -> PlanRecord:
-        """The record of a new plan; ``fields`` are those of each."""
-
-    def fail(
-        self,
-        status: BundleStatus,  # noqa: ARG002
-        why: PlanFault,  # noqa: ARG002
-        retry: Retry,  # noqa: ARG002
-        now: datetime,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Fields of the record of a plan that failed, beside those of each."""
-        return {}
+    def begin(self, new: NewPlan) -> PlanRecord:
+        """The record of a new plan."""
 
 
 class DeployPurpose(PlanPurpose):
@@ -128,39 +129,21 @@ class DeployPurpose(PlanPurpose):
         """``status.plan``."""
         return status.part(PlanStatus)
 
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,
-        *,
-        is_requested: bool,
-    ) -> PlanStatus:
+    def begin(self, new: NewPlan) -> PlanStatus:
         """An approval may carry over to a plan of the same input until the deploy has succeeded."""
-        before = status.part(PlanStatus)
-        same = is_for(before, target)
+        status, before = new.status, new.status.part(PlanStatus)
+        same = is_for(before, new.target)
         failed = same and before.outcome == PlanOutcome.FAILED
-        is_open = not is_spent(status) or (not is_requested and _is_tried(status))
+        is_open = not is_spent(status) or (not new.is_requested and _is_tried(status))
         return structs.replace(
             before.remove_plan(),
-            **fields,
-            **made_of(status, target),
-            pinned=target.digest == status.pin.digest or None,
+            **new.compared,
+            pinned=new.target.digest == status.pin.digest or None,
             failures=before.failures if failed else None,
             interruptions=before.interruptions if failed else None,
             approved=before.approved if same and is_open else ApprovedPlan(),
             missing=missing_of(status),  # until this plan's are known
         )
-
-    def fail(self, status: BundleStatus, why: PlanFault, retry: Retry, now: datetime) -> PlanFields:
-        """It is retried up to the spec's limit."""
-        # Without limit where, for example, another cluster doesn't answer.
-        is_away, due = why.reason in PASSING, None
-        name = "interruptions" if is_away else "failures"
-        number = (getattr(status.part(PlanStatus), name) or 0) + 1
-        if is_away or number <= retry.limit:
-            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
-        return {"interruptions": None, name: number, "next_retry_at": due}
 
 
 class PreviewPurpose(PlanPurpose):
@@ -172,27 +155,10 @@ class PreviewPurpose(PlanPurpose):
         """``status.preview``."""
         return status.part(PreviewPlan)
 
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,  # noqa: ARG002
-        *,
-        is_requested: bool,  # noqa: ARG002
-    ) -> PreviewPlan:
+    def begin(self, new: NewPlan) -> PreviewPlan:
         """Of the version that was requested."""
-        requested = status.part(PreviewPlan).requested_version
-        return PreviewPlan(**fields, requested_version=requested)
-
-    def fail(
-        self,
-        status: BundleStatus,  # noqa: ARG002
-        why: PlanFault,  # noqa: ARG002
-        retry: Retry,  # noqa: ARG002
-        now: datetime,
-    ) -> dict[str, Any]:
-        """The reason is kept as long as a preview is."""
-        return {"expires_at": _preview_end(now)}
+        requested = new.status.part(PreviewPlan).requested_version
+        return PreviewPlan(**new.fields, requested_version=requested)
 
 
 DEPLOY: Final = DeployPurpose()
@@ -210,15 +176,6 @@ def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None =
     Jobs or Secrets may not be needed any more.
     """
     return Step(entry, status, due=(due, AT_ONCE if status != entry.status else None))
-
-
-def made_of(status: BundleStatus, target: PlanTarget) -> dict[str, Any]:
-    """Fields of the record of a plan whose result is compared with a deploy."""
-    return {
-        "spec_hash": target.spec_hash,
-        "job_hash": target.job_hash,
-        "attempt": status.attempted.attempt,
-    }
 
 
 def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
@@ -266,6 +223,13 @@ class _Content(Protocol):
     def values_hash(self) -> str | None: ...
     @property
     def spec_hash(self) -> str | None: ...
+
+
+class _Input(_Content, Protocol):
+    """The same of a plan."""
+
+    @property
+    def job_hash(self) -> str | None: ...
 
 
 def content_of(made_of: _Content) -> tuple[str | None, str | None, str | None]:
@@ -369,7 +333,8 @@ def record_plan(
         "values_hash": target.values_hash,
         "started_at": format_time(now),
     }
-    return purpose.store(status, purpose.begin(status, fields, target, is_requested=is_requested))
+    new = NewPlan(status, fields, target, is_requested)
+    return purpose.store(status, purpose.begin(new))
 
 
 def _is_tried(status: BundleStatus) -> bool:
@@ -418,8 +383,21 @@ class PlanFault:
 def record_failure(
     status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made."""
-    fields = purpose.fail(status, why, retry, now)
+    """The status where no plan could be made.
+
+    That of a deploy is retried up to the spec's limit; without limit where, for example, another
+    cluster doesn't answer.
+    """
+    fields: dict[str, Any] = {}
+    if purpose is DEPLOY:
+        is_away, due = why.reason in PASSING, None
+        name = "interruptions" if is_away else "failures"
+        number = (getattr(status.part(PlanStatus), name) or 0) + 1
+        if is_away or number <= retry.limit:
+            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
+        fields = {"interruptions": None, name: number, "next_retry_at": due}
+    elif purpose is PREVIEW:  # the reason is kept as long as a preview is
+        fields = {"expires_at": _preview_end(now)}
     fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
     return with_record(status, purpose, **fields)
 
@@ -557,7 +535,7 @@ def record_result(
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.part(ApprovalSpec).expires)),
-        id=_unused_id(_id_of(before, made.plan, operations), status),
+        id=_unused_id(id_of(before, made.plan, operations, before.rejections), status),
         seal=made.seal,
         enforced=not made.unenforced,
         unenforced=made.unenforced or None,
@@ -624,7 +602,8 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
-        if _id_of(status.part(PlanStatus), approved, whole) == status.part(PlanStatus).approved.id:
+        plan = status.part(PlanStatus)
+        if id_of(plan, approved, whole, plan.rejections) == given.id:
             operations = whole
     if _is_tried(status) and _is_approved_before(status):
         return covers(operations, found)
@@ -671,15 +650,21 @@ def _unused_id(plan_id_: str, status: BundleStatus) -> str:
     return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
 
 
-def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) -> str:
+def id_of(
+    made_of: _Input,
+    plan: Plan,
+    operations: Collection[Operation],
+    rejections: int | None = None,
+) -> str:
+    """The ID of a plan with this record."""
     return plan_id(
-        digest=status.digest or "",
-        values_hash=status.values_hash,
-        job={"hash": status.job_hash},
+        digest=made_of.digest or "",
+        values_hash=made_of.values_hash,
+        job={"hash": made_of.job_hash},
         revision=plan.revision,
         operations=operations,
         render=plan.render,
-        rejections=status.rejections or 0,
+        rejections=rejections or 0,
         objects=plan.objects,
         exact=plan.exact,
     )
