@@ -163,8 +163,8 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        data = {KEY: _encode(docker_config(credential, spec.registry))}
-        body = self._body(entry, login_secret(job), job, data)
+        data = {KEY: docker_config(credential, spec.registry)}
+        body = await _body(entry, login_secret(job), job, SealKind.VALUES, data)
         what = f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as "
         remedy = f"leave one entry, {spec.registry}, in the Secret of spec.auth"
         if expires is not None:
@@ -199,17 +199,17 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        name, content = kubeconfig_secret(job), kubeconfig.encode()
-        data = {
-            SALT: _encode(self.derive(entry, job, "salt")),
-            KUBECONFIG: _encode(content),
-        }
+        salt, name = self.derive(entry, job, "salt"), kubeconfig_secret(job)
+        data: dict[str, str | bytes] = {SALT: salt, KUBECONFIG: kubeconfig.encode()}
+        body = await _body(entry, name, job, SealKind.VALUES, data)
         try:
             if owner is None:
-                await self._replace(self._body(entry, name, job, data))
+                await self._replace(body)
             else:
-                labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-                await self._create(entry, name, labels, data, owner)
+                reference = owner_reference(entry.key.name, entry.uid)
+                reference |= {"apiVersion": "batch/v1", "kind": "Job", "name": owner.name}
+                body["metadata"]["ownerReferences"] = [reference | {"uid": owner.uid}]
+                await self._create(body)
         except Forbidden as error:
             raise Forbidden(
                 f"Job {job} can't get a copy of the kubeconfig of spec.kubeConfig: the operator "
@@ -232,23 +232,17 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        labels = SealLabels(entry.key.name, job, kind)
-        pause, encoded = TimeSlice(), {}
-        for key, content in data.items():
-            encoded[key] = _encode(content)
-            await pause.pause()
-        await self._create(entry, name, labels, encoded)
+        await self._create(await _body(entry, name, job, kind, data))
 
     async def replace(
-        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
     ) -> None:
-        """Store texts in a Secret of the Bundle, in place of one that is there already.
+        """Store texts in a Secret of a Job, in place of one that is there already.
 
         Raises:
             ApiError: it can't be written.
         """
-        encoded = {key: _encode(text) for key, text in data.items()}
-        await self._replace(secret_body(_owner(entry), entry.key.namespace, name, labels, encoded))
+        await self._replace(await _body(entry, name, job, kind, data))
 
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
@@ -292,12 +286,6 @@ class SealStore:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
         memory.is_tidied = known
 
-    @staticmethod
-    def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
-        """A Secret of a Job that the Bundle owns."""
-        labels, owner = SealLabels(entry.key.name, job, SealKind.VALUES), _owner(entry)
-        return secret_body(owner, entry.key.namespace, name, labels, data)
-
     async def _replace(self, body: Mapping[str, Any]) -> None:
         """Write a Secret of a Job, which may have another content than one that is there."""
         client, metadata = self._context.client, body["metadata"]
@@ -308,24 +296,24 @@ class SealStore:
                 await client.delete(SECRETS, metadata["namespace"], metadata["name"])
             await client.create(SECRETS, metadata["namespace"], body)
 
-    async def _create(
-        self,
-        entry: BundleEntry,
-        name: str,
-        labels: SealLabels,
-        data: Mapping[str, str],
-        job: JobRecord | None = None,
-    ) -> None:
-        """Create a Secret that the Bundle owns, or a Job."""
-        key, owner = entry.key, _owner(entry)
-        if job is not None:
-            owner = owner_reference(key.name, entry.uid)
-            owner |= {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid}
-        body = secret_body(owner, key.namespace, name, labels, data)
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
-            await self._context.client.create(SECRETS, key.namespace, body)
+            await self._context.client.create(SECRETS, namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
-            log.debug("%s: Secret %s exists already", key, name)
+            log.debug("Secret %s/%s exists already", namespace, name)
+
+
+async def _body(
+    entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
+) -> dict[str, Any]:
+    """A Secret of a Job."""
+    pause, encoded = TimeSlice(), {}
+    for key, content in data.items():
+        encoded[key] = _encode(content)
+        await pause.pause()
+    labels = SealLabels(entry.key.name, job, kind)
+    return secret_body(_owner(entry), entry.key.namespace, name, labels, encoded)
 
 
 def _owner(entry: BundleEntry) -> dict[str, Any] | None:

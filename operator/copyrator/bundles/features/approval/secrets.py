@@ -59,7 +59,7 @@ from copyrator.bundles.jobs.redaction import (
     BUNDLE_REDACTION_INLINE_BYTES,
 )
 from copyrator.bundles.jobs.script import SALT, seal_of
-from copyrator.bundles.jobs.sealed import SealKind, SealLabels, SealStore
+from copyrator.bundles.jobs.sealed import SealKind, SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.fairness import TimeSlice
@@ -406,8 +406,8 @@ class InventoryStore:
             text = replace(after, objects=plan.objects, is_whole=False, plans=(job,)).to_text()
         data = signed(_RECORD, text, self._key(entry))
         bundle = entry.key.name
-        labels = SealLabels(bundle, bundle, SealKind.RELEASE)
-        await self._seals.replace(entry, release_secret(bundle, 1 - slot), labels, data)
+        name = release_secret(bundle, 1 - slot)
+        await self._seals.replace(entry, name, bundle, SealKind.RELEASE, data)
         with suppress(NotFound):
             former = release_secret(bundle, slot)
             await self._client.delete(SECRETS, entry.key.namespace, former)
