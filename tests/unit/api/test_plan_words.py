@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from copyrator.bundles.features.approval.fields import PlanStatus, PreviewPlan
+from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.plan_words import (
     AS_APPROVED,
     BOUND,
@@ -16,6 +16,7 @@ from copyrator.bundles.features.approval.plan_words import (
     find_lacking,
     find_uncertain,
 )
+from copyrator.bundles.features.previews.fields import PreviewPlan
 
 DOCS = Path(__file__).parents[3] / "docs" / "approval.md"
 

@@ -26,7 +26,6 @@ from copyrator.bundles.features.approval.fields import (
     PlanRequests,
     PlanStatus,
     PlanSummary,
-    PreviewPlan,
 )
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -46,9 +45,10 @@ from copyrator.bundles.features.approval.words import (
     how_to_decide,
     lacking_reasons,
     operation_counts,
-    preview_failure,
 )
 from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (

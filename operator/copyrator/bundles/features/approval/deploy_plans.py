@@ -18,7 +18,6 @@ from copyrator.bundles.features.approval.fields import (
     Baseline,
     PlanRequests,
     PlanStatus,
-    PreviewPlan,
 )
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
@@ -151,10 +150,8 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         if memory.values_of is not None and not task.record.is_running:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        plan, preview = task.record, entry.status.part(PreviewPlan)
-        ends = (one.made_at or one.started_at for one in (plan, preview))
-        may_have = spec.uses(ApprovalSpec) or preview.outcome is not None
-        return await self._secrets.tidy(entry, spec, *ends, may_have=may_have)
+        end, may_have = task.record.made_at or task.record.started_at, spec.uses(ApprovalSpec)
+        return await self._secrets.tidy(entry, spec, end, may_have=may_have)
 
     def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
         """Of a fault the next reconcile reports, if need be."""

@@ -41,7 +41,6 @@ from copyrator.bundles.features.approval.fields import (
     PlanOutcome,
     PlanRequests,
     PlanStatus,
-    PreviewPlan,
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
@@ -50,11 +49,9 @@ from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTim
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
 from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
-    PREVIEW,
     awaited_plan,
     awaits_approval_since,
     drop_plan,
@@ -62,7 +59,6 @@ from copyrator.bundles.features.approval.record import (
     kept_candidate,
     needed_jobs,
     requested_plan,
-    requested_preview,
     withdraw_plan,
 )
 from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
@@ -77,7 +73,6 @@ from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import Change, Step
 from copyrator.bundles.version.polling import PollStates
-from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -87,11 +82,11 @@ class ApprovalFeature(HoldingFeature):
     """Plans, their approval, and what holds a deploy to its plan."""
 
     spec = ApprovalSpec
-    status = (PlanStatus, PreviewPlan, AsApprovedStatus)
+    status = (PlanStatus, AsApprovedStatus)
     annotation = ANN_PLAN_AT
     outlasts = True
     gates = GATES
-    purposes = (DEPLOY, PREVIEW)
+    purposes = (DEPLOY,)
     corrects_drift = False
     plans: DeployPlans
     parts: PlanParts
@@ -100,11 +95,7 @@ class ApprovalFeature(HoldingFeature):
     def connect(self, parts: Parts) -> None:
         """Make what plans, and what holds Jobs to plans."""
         context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
-        references, polls, seals = (
-            parts.of(ReferenceReader),
-            parts.of(RegistryPoller),
-            parts.of(SealStore),
-        )
+        references, seals = parts.of(ReferenceReader), parts.of(SealStore)
         self.values = ValuesSealer(seals, references)
         inputs = InputsStore(context, seals, parts.of(Isolated))
         plan_jobs = PlanJobClient(
@@ -128,7 +119,6 @@ class ApprovalFeature(HoldingFeature):
             inputs=inputs,
             secrets=SecretTidier(context, seals, features),
         )
-        self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
         kept = context.timing.of(GuardTiming).kept
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
         held = HeldJobs(context, jobs, self.values, lists=self._lists, enforcement=enforcement)
@@ -173,10 +163,6 @@ class ApprovalFeature(HoldingFeature):
         assert isinstance(entry.spec, BundleSpec), "others' permissions aren't reviewed"
         return self._permissions.review(entry, entry.spec)
 
-    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Go on with a preview."""
-        return await self._previews.advance(entry, spec)
-
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
         """The plan of the next deploy, and what a user has decided about it."""
         return await self.plans.progress(entry, spec)
@@ -193,10 +179,8 @@ class ApprovalFeature(HoldingFeature):
         return requested_plan(entry.annotations, status) or ""
 
     def awaits_answer(self, entry: BundleEntry) -> bool:
-        """A preview's version, or a plan's chart."""
-        status = entry.status
-        is_asked = requested_preview(entry.annotations, status) is not None
-        return is_asked or status.part(PlanStatus).is_running or status.part(PreviewPlan).is_running
+        """A plan's chart."""
+        return entry.status.part(PlanStatus).is_running
 
     def awaits(self, status: BundleStatus) -> Candidate | None:
         """The version whose plan waits, or is approved."""

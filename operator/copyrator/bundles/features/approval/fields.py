@@ -163,17 +163,6 @@ class PlanSummary(PlanRecord, frozen=True):
     """When it is made anew, unless it is decided before; of a preview, when it is removed."""
 
 
-class PreviewPlan(PlanSummary, frozen=True):
-    """A plan of a version that a user named. It is only shown: nothing is deployed by it."""
-
-    FIELD: ClassVar[str] = "preview"
-    """The plan of a version that a user named (copyrator plan bundle --version), for a day. It is
-    only shown; nothing is deployed by it."""
-
-    requested_version: str | None = None
-    """The tag or range that was named."""
-
-
 class Baseline(Record, frozen=True):
     """The first plan of what is deployed: what its chart does every time."""
 
@@ -364,5 +353,5 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
 
 
 SPEC: Final = (ApprovalSpec,)
-STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus, PreviewPlan)
+STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus)
 TEXTS: Final = (PlanOutcome,)

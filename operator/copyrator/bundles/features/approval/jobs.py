@@ -40,7 +40,7 @@ from copyrator.bundles.features.approval.orders import build_plan_job, plan_orde
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
 from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanPurpose
+from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.rights import read_needs
 from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
 from copyrator.bundles.gates.restrictions import image_repository
@@ -63,7 +63,7 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.pod import DEPLOY_CONTAINER, Login
+from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind, Login
 from copyrator.bundles.step import Change
 from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
@@ -364,10 +364,11 @@ class PlanJobClient:
         self,
         entry: BundleEntry,
         spec: BundleSpec,
-        purpose: PlanPurpose,
         plan: PlanRecord,
+        kind: JobKind,
         *,
         renders: int,
+        keeps_inputs: bool = False,
     ) -> PlanFault | None:
         """Create the Job of a plan; else the result says why not.
 
@@ -377,17 +378,18 @@ class PlanJobClient:
         Args:
             entry: the Bundle.
             spec: its spec.
-            purpose: the plan's.
             plan: its record.
+            kind: of its Job.
             renders: how often it renders the chart; a plan that is to be bound needs two.
+            keeps_inputs: whether it is recorded what it is made of.
 
         Raises:
             JobPendingError: a feature waits for what it adds; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-        job, is_deploy = plan.job or "", purpose is DEPLOY
-        inputs = self.inputs.begin(entry, order.spec) if is_deploy else None
+        job = plan.job or ""
+        inputs = self.inputs.begin(entry, order.spec) if keeps_inputs else None
         try:
             order = await self._add_credentials(entry, spec, job, order)
             also = inputs.add if inputs is not None else None
@@ -413,7 +415,7 @@ class PlanJobClient:
             sealed,
             job,
             self._nonce(entry, job),
-            purpose.job_kind,
+            kind,
             renders=renders,
             is_owned=not entry.deleting,
         )

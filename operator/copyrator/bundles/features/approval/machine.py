@@ -27,6 +27,7 @@ from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
+    DEPLOY,
     PlanFault,
     PlanPurpose,
     PlanTarget,
@@ -198,7 +199,12 @@ class PlanMachine(ABC, Generic[M]):
     async def create_job(self, task: PlanTask) -> PlanFault | None:
         """Create the Job of the recorded plan; the result says why it can't be."""
         fault = await self.jobs.create(
-            task.entry, task.spec, self.purpose, task.record, renders=self.renders_of(task)
+            task.entry,
+            task.spec,
+            task.record,
+            self.purpose.job_kind,
+            renders=self.renders_of(task),
+            keeps_inputs=self.purpose is DEPLOY,
         )
         if fault is None:
             self.remembered(task.entry.key).begun = task.record.number

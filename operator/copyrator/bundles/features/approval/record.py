@@ -3,8 +3,7 @@
 A plan of a deploy is made of a version's digest, the values, the spec and the operator's settings.
 It is spent once an attempt has begun with it; the next attempt needs another plan. An approval is
 valid until then, and carries over to a retry's plan without further operations
-(``operations.covers``). A preview, the plan of a version that a user names, has a record of its
-own, on which neither approval nor a deploy depends.
+(``operations.covers``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count
 from copyrator.api.times import format_time, parse_time
-from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.features.approval.fields import (
@@ -36,7 +34,6 @@ from copyrator.bundles.features.approval.fields import (
     PlanRecord,
     PlanRequests,
     PlanStatus,
-    PreviewPlan,
 )
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -102,6 +99,8 @@ class PlanPurpose(ABC):
     job_kind: ClassVar[JobKind] = JobKind.PLAN
     parts: ClassVar[tuple[str, ...]] = ()
     """Of the names of its Jobs, beside the kind."""
+    kept: ClassVar[timedelta | None] = None
+    """How long a record is kept after its plan's end, whatever that is; None: until the next."""
     gives_way: ClassVar[bool] = False
     """Whether other plans have precedence, and it gets one of half of the slots."""
 
@@ -146,23 +145,7 @@ class DeployPurpose(PlanPurpose):
         )
 
 
-class PreviewPurpose(PlanPurpose):
-    """To be shown: it is a plan of a version that a user names."""
-
-    parts = ("preview",)
-
-    def record(self, status: BundleStatus) -> PreviewPlan:
-        """``status.preview``."""
-        return status.part(PreviewPlan)
-
-    def begin(self, new: NewPlan) -> PreviewPlan:
-        """Of the version that was requested."""
-        requested = new.status.part(PreviewPlan).requested_version
-        return PreviewPlan(**new.fields, requested_version=requested)
-
-
 DEPLOY: Final = DeployPurpose()
-PREVIEW: Final = PreviewPurpose()
 
 
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
@@ -396,8 +379,8 @@ def record_failure(
         if is_away or number <= retry.limit:
             due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
         fields = {"interruptions": None, name: number, "next_retry_at": due}
-    elif purpose is PREVIEW:  # the reason is kept as long as a preview is
-        fields = {"expires_at": _preview_end(now)}
+    elif purpose.kept is not None:
+        fields = {"expires_at": format_time(now + purpose.kept)}
     fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
     return with_record(status, purpose, **fields)
 
@@ -410,13 +393,9 @@ def set_message(status: BundleStatus, purpose: PlanPurpose, message: str | None)
 
 
 def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
-    """The names of the Jobs of plans whose Secrets are still needed, but checks for drift."""
-    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
-    return (
-        plan.approved.job,
-        None if plan.outcome == PlanOutcome.FAILED else plan.job,
-        preview.job if preview.is_running else None,
-    )
+    """The names of the Jobs of plans of deploys whose Secrets are still needed."""
+    plan = status.part(PlanStatus)
+    return plan.approved.job, None if plan.outcome == PlanOutcome.FAILED else plan.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -670,33 +649,16 @@ def id_of(
     )
 
 
-PREVIEW_KEPT: Final = 24 * 3600
-"""Seconds that a preview, or the reason why there is none, and its Job are kept."""
-
-
 def keep_plan(job: str, status: BundleStatus, now: datetime) -> Kept | None:
     """How long a plan's Job is kept after its end: its log has what people read.
 
-    It must not be deleted while its plan isn't read yet, or waits for a decision. None: no plan in
-    the status is of this Job.
+    It must not be deleted while its plan isn't read yet, or waits for a decision. None: the plan
+    in the status isn't of this Job.
     """
-    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
-    if job == plan.job:
-        until = waits_until(status, now)
-        return Kept(None if plan.is_running or until is not None else LONG_TTL, until=until)
-    if job == preview.job:
-        return Kept(None if preview.is_running else PREVIEW_KEPT, PREVIEW_KEPT)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewRequest:
-    """A user's request for the plan of a version."""
-
-    token: str
-    """The value of plan-at."""
-    version: str
-    """The value of plan-version."""
+    if job != (plan := status.part(PlanStatus)).job:
+        return None
+    until = waits_until(status, now)
+    return Kept(None if plan.is_running or until is not None else LONG_TTL, until=until)
 
 
 def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
@@ -706,53 +668,3 @@ def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str 
         token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
     )
     return token if is_new else None
-
-
-def requested_preview(
-    annotations: Mapping[str, str], status: BundleStatus
-) -> PreviewRequest | None:
-    """The request for the plan of another version; None where there is none, or it is handled."""
-    token, version = annotations.get(ANN_PLAN_AT), annotations.get(ANN_PLAN_VERSION)
-    if token is None or version is None or token == status.part(PlanRequests).last_handled_plan:
-        return None
-    return PreviewRequest(token, version)
-
-
-def request_preview(status: BundleStatus, request: PreviewRequest) -> BundleStatus:
-    """The status with a handled request; its preview, or why there is none, is recorded next."""
-    requested = request.version[:VERSION_LENGTH]
-    preview = PreviewPlan(number=status.part(PreviewPlan).number, requested_version=requested)
-    return status.with_part(preview).with_part(PlanRequests(last_handled_plan=request.token))
-
-
-def refuse_preview(
-    status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
-) -> BundleStatus:
-    """The status where what was requested can't be planned; no Job is created."""
-    number = next_number(status, PREVIEW)
-    status = with_record(status, PREVIEW, number=number, started_at=format_time(now))
-    return record_failure(status, PREVIEW, why, retry, now)
-
-
-def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime) -> BundleStatus:
-    """The status with the operations that the preview's Job found.
-
-    One render tells why the plan of a deploy would be unbound, but never that it would be bound.
-    """
-    _, fields = summarize_result(what)
-    fields["bound"] = False if fields["unbound"] else None
-    fields["exact"] = False if fields["inexact"] else None
-    fields |= {"made_at": format_time(now), "expires_at": _preview_end(now)}
-    return with_record(status, PREVIEW, **fields)
-
-
-def _preview_end(now: datetime) -> str:
-    return format_time(now + timedelta(seconds=PREVIEW_KEPT))
-
-
-def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
-    """The status without an expired preview; its number is kept, so that it isn't used again."""
-    end = parse_time(status.part(PreviewPlan).expires_at)
-    if end is None or now < end:
-        return status
-    return status.with_part(PreviewPlan(number=status.part(PreviewPlan).number))

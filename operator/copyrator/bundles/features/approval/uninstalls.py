@@ -27,7 +27,7 @@ from copyrator.bundles.features.approval.guard.listing import (
 )
 from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
 from copyrator.bundles.features.approval.operations import RenderedObjects
-from copyrator.bundles.features.approval.record import PREVIEW, PlanFault
+from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.script import require_guard
 from copyrator.bundles.features.approval.secrets import ReleaseInventory
 from copyrator.bundles.identity import job_name
@@ -132,7 +132,7 @@ class ReleaseRenderer:
         )
         job = await self.plan_jobs.find(entry, record)
         if job is None:
-            fault = await self.plan_jobs.create(entry, spec, PREVIEW, record, renders=1)
+            fault = await self.plan_jobs.create(entry, spec, record, JobKind.PLAN, renders=1)
             return PlanDelay() if fault is None or fault is EDITED else fault
         found = await self.plan_jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay | PlanFault):

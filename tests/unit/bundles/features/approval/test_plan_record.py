@@ -46,9 +46,10 @@ from copyrator.bundles.features.approval.fields import (
 )
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
+from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanTarget
 from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.features.drift.record import CHECK
+from copyrator.bundles.features.previews.record import PREVIEW
 from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.step import AT_ONCE

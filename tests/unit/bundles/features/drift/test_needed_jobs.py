@@ -15,17 +15,18 @@ from copyrator.bundles.features.approval.fields import (
     ApprovedPlan,
     Baseline,
     PlanStatus,
-    PreviewPlan,
 )
 from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
+from copyrator.bundles.features.previews.feature import PreviewFeature
+from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.memory import Memories
 
 if TYPE_CHECKING:
     from copyrator.bundles.context import Context
 
 NONE = cast("Context", None)
-FEATURES = Features([ApprovalFeature(NONE), DriftFeature(NONE)], Memories())
+FEATURES = Features([ApprovalFeature(NONE), PreviewFeature(NONE), DriftFeature(NONE)], Memories())
 
 
 def needed_jobs(status: BundleStatus) -> set[str | None]:
