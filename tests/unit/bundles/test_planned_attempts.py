@@ -38,7 +38,9 @@ class References:
         return None, ()
 
 
-def order_of(plan_job: str | None, *features: Feature) -> DeployOrder:
+def order_of(
+    plan_job: str | None, *features: Feature, is_plain: bool = False, is_gated: bool = False
+) -> DeployOrder:
     attempted = {"attempt": 1, "version": "1", "digest": "sha256:1", "job": "shop-deploy-1"}
     body = {
         "metadata": {"namespace": "team", "name": "shop", "uid": "u", "resourceVersion": "1"},
@@ -50,7 +52,8 @@ def order_of(plan_job: str | None, *features: Feature) -> DeployOrder:
     runner = AttemptRunner.__new__(AttemptRunner)
     runner.references = References()  # type: ignore[assignment]
     runner.features = Features(features, Memories())
-    return asyncio.run(runner._order(replace(entry, is_plain=False), entry.spec))
+    spec = replace(entry.spec, is_gated=is_gated)
+    return asyncio.run(runner._order(replace(entry, is_plain=is_plain), spec))
 
 
 def test_without_a_feature_that_holds_it_to_its_plan_it_has_no_job() -> None:

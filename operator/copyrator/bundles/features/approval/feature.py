@@ -123,9 +123,7 @@ class ApprovalFeature(HoldingFeature):
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
         held = HeldJobs(context, jobs, self.values, lists=self._lists, enforcement=enforcement)
         self.deploys = DeployHolder(held)
-        self._uninstalls = UninstallHolder(
-            held, ReleaseRenderer(context, references, seals=seals, plan_jobs=plan_jobs)
-        )
+        self._uninstalls = UninstallHolder(held, ReleaseRenderer(plan_jobs))
 
     def start(self) -> None:
         """Watch the lists of guarded Jobs."""

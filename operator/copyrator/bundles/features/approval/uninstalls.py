@@ -6,7 +6,7 @@ stored release isn't asked, as a chart may have drawn it.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,7 +17,6 @@ from copyrator.api.times import format_time
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
 from copyrator.bundles.features.approval.deploys import HeldJobs
 from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanRecord
 from copyrator.bundles.features.approval.guard.listing import (
@@ -31,9 +30,8 @@ from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.script import require_guard
 from copyrator.bundles.features.approval.secrets import ReleaseInventory
 from copyrator.bundles.identity import job_name
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
+from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.pod import JobKind
 from copyrator.bundles.rhythm import retry_delay
 from copyrator.bundles.step import Step
@@ -56,15 +54,11 @@ class ReleaseRender:
     """When the fault was found."""
 
 
-@dataclass(eq=False)
 class ReleaseRenderer:
     """Renders what is deployed of Bundles that are being deleted."""
 
-    context: Context
-    references: ReferenceReader
-    _: KW_ONLY
-    seals: SealStore
-    plan_jobs: PlanJobClient
+    def __init__(self, jobs: PlanJobClient) -> None:
+        self._jobs, self._context = jobs, jobs.context
 
     def job_of(self, entry: BundleEntry) -> str:
         """The name of the newest Job."""
@@ -72,7 +66,7 @@ class ReleaseRenderer:
         return job_name(entry.key.name, JobKind.PLAN, entry.uid, "uninstall", number)
 
     def _memory(self, entry: BundleEntry) -> ReleaseRender:
-        memories = self.context.memories
+        memories = self._context.memories
         if memories.of(entry.key, ReleaseRender).uid != entry.uid:  # of an earlier Bundle
             memories.forget(entry.key, ReleaseRender)
         render = memories.of(entry.key, ReleaseRender)
@@ -85,19 +79,19 @@ class ReleaseRenderer:
         Raises:
             ApiError: the next reconcile repeats it.
         """
-        render, now = self._memory(entry), self.context.clock()
+        render, now = self._memory(entry), self._context.clock()
         if render.objects is None and not render.fault:
             found = await self._render(entry, spec)
             if isinstance(found, PlanDelay):
                 return self._wait(entry, found)
-            await self.seals.remove_values(entry, self.job_of(entry))
+            await self._jobs.seals.remove_values(entry, self.job_of(entry))
             if isinstance(found, PlanFault):
                 render.fault, render.ended = found.message, now
             else:
                 render.objects = found
         if render.objects is not None:
             return render.objects
-        delay = retry_delay(self.context.timing.uninstall_retry, render.number)
+        delay = retry_delay(self._context.timing.uninstall_retry, render.number)
         due = (render.ended or now) + timedelta(seconds=delay)
         if now >= due:
             render.number, render.fault, render.ended = render.number + 1, "", None
@@ -107,7 +101,7 @@ class ReleaseRenderer:
 
     def _wait(self, entry: BundleEntry, delay: PlanDelay) -> Step:
         """The step while the Job hasn't printed its plan."""
-        again = self.context.clock() + timedelta(seconds=self.context.timing.uninstall_recheck)
+        again = self._context.clock() + timedelta(seconds=self._context.timing.uninstall_recheck)
         verdict = ready_conditions.uninstalling(
             f"{_unknown(entry)}: Job {self.job_of(entry)} renders it"
         )
@@ -119,32 +113,36 @@ class ReleaseRenderer:
         self, entry: BundleEntry, spec: BundleSpec
     ) -> RenderedObjects | PlanFault | PlanDelay:
         """Create the Job, or read its result."""
-        there = entry.status.deployed if entry.status.has_deployed else entry.status.attempted
+        version, digest = _version_of(entry)
         try:
-            values_hash = await self.references.values_hash(entry, spec)
+            values_hash = await self._jobs.references.values_hash(entry, spec)
         except MissingReferenceError as error:
             return PlanFault(str(error))
         record = PlanRecord(
             job=self.job_of(entry),
-            version=there.version or entry.status.deploy.version,
-            digest=there.digest or entry.status.deploy.digest,
+            version=version,
+            digest=digest,
             values_hash=values_hash,
         )
-        job = await self.plan_jobs.find(entry, record)
+        job = await self._jobs.find(entry, record)
         if job is None:
-            fault = await self.plan_jobs.create(entry, spec, record, JobKind.PLAN, renders=1)
+            fault = await self._jobs.create(entry, spec, record, JobKind.PLAN, renders=1)
             return PlanDelay() if fault is None or fault is EDITED else fault
-        found = await self.plan_jobs.progress(entry, spec, job, record)
+        found = await self._jobs.progress(entry, spec, job, record)
         if isinstance(found, PlanDelay | PlanFault):
             return found
         return found.objects
 
 
-def _unknown(entry: BundleEntry) -> str:
+def _version_of(entry: BundleEntry) -> tuple[str | None, str | None]:
+    """What runs, or may: version and digest."""
     status = entry.status
     there = status.deployed if status.has_deployed else status.attempted
-    version = there.version or status.deploy.version
-    return f"no plan tells all that version {version} has"
+    return there.version or status.deploy.version, there.digest or status.deploy.digest
+
+
+def _unknown(entry: BundleEntry) -> str:
+    return f"no plan tells all that version {_version_of(entry)[0]} has"
 
 
 def _failed(entry: BundleEntry, text: str) -> ReadyCondition:

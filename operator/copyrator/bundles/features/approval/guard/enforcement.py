@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -170,13 +171,10 @@ async def find_fault(client: KubeClient, settings: Settings) -> str:
         ApiError: they can't be read now.
     """
     name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
-
-    def find_binding_fault(spec: Mapping[str, Any]) -> str:
-        return binding_fault(spec, name, home)
-
+    of_binding = partial(binding_fault, policy=name, home=home)
     for path, kind, fault_of in (
         (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
-        (BINDINGS, "ValidatingAdmissionPolicyBinding", find_binding_fault),
+        (BINDINGS, "ValidatingAdmissionPolicyBinding", of_binding),
     ):
         try:
             body = await client.request("GET", f"{path}/{name}", timeout=_SECONDS)
