@@ -47,7 +47,6 @@ from copyrator.bundles.features.approval.record import (
     with_record,
     without_unstable_file,
 )
-from copyrator.bundles.features.approval.secrets import InputsStore
 from copyrator.bundles.jobs.rights import list_missing
 from copyrator.bundles.step import AT_ONCE, Step
 
@@ -75,13 +74,11 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         *,
         permissions: PermissionRecorder,
         enforcement: EnforcementReviewer,
-        inputs: InputsStore,
         secrets: SecretTidier,
     ) -> None:
         super().__init__(parts)
         self._permissions = permissions
         self._enforcement = enforcement
-        self._inputs = inputs
         self._secrets = secrets
         self.judges: list[Judge] = []
         """Are asked about each plan that was made, in this order."""
@@ -196,7 +193,7 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
             withheld = (await self.stored.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self.context.clock())
-        changed, unknown = await self._inputs.find_changes(entry, status)
+        changed, unknown = await self.jobs.inputs.find_changes(entry, status)
         status = with_record(status, DEPLOY, changed=changed, change_unknown=unknown or None)
         await self.seals.remove_values(entry, job)
         self.remembered(entry.key).values_of = None

@@ -97,7 +97,6 @@ class ApprovalFeature(HoldingFeature):
         context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
         references, seals = parts.of(ReferenceReader), parts.of(SealStore)
         self.values = ValuesSealer(seals, references)
-        inputs = InputsStore(context, seals, parts.of(Isolated))
         plan_jobs = PlanJobClient(
             context,
             jobs,
@@ -105,18 +104,17 @@ class ApprovalFeature(HoldingFeature):
             parts.of(Redactor),
             values=self.values,
             features=features,
-            inputs=inputs,
+            inputs=InputsStore(context, seals, parts.of(Isolated)),
         )
         self.queue = PlanQueue(context, jobs)
-        self.parts = shared = PlanParts(context, plan_jobs, self.queue, seals, parts.of(PollStates))
-        self._permissions = PermissionRecorder(context, context.reviewer, seals)
+        self.parts = PlanParts(context, plan_jobs, self.queue, parts.of(PollStates))
+        self._permissions = PermissionRecorder(context, seals)
         settings = context.settings
         enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
         self.plans = DeployPlans(
-            shared,
+            self.parts,
             permissions=self._permissions,
             enforcement=enforcement,
-            inputs=inputs,
             secrets=SecretTidier(context, seals, features),
         )
         kept = context.timing.of(GuardTiming).kept

@@ -38,7 +38,6 @@ from copyrator.bundles.features.approval.record import (
     set_message,
 )
 from copyrator.bundles.features.approval.secrets import PlanStore
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.step import Step
 from copyrator.bundles.version.polling import PollStates
 
@@ -99,7 +98,6 @@ class PlanParts:
     context: Context
     jobs: PlanJobClient
     queue: PlanQueue
-    seals: SealStore
     poll_states: PollStates
 
 
@@ -115,10 +113,9 @@ class PlanMachine(ABC, Generic[M]):
     """How often a plan renders the chart; one that is to be bound needs two."""
 
     def __init__(self, parts: PlanParts) -> None:
-        self.parts = parts
         self.context, self.jobs, self.queue = parts.context, parts.jobs, parts.queue
-        self.seals, self.poll_states = parts.seals, parts.poll_states
-        self.stored = PlanStore(parts.context, parts.seals)
+        self.seals, self.poll_states = parts.jobs.seals, parts.poll_states
+        self.stored = PlanStore(parts.context, self.seals)
 
     def task(self, entry: BundleEntry, spec: BundleSpec) -> PlanTask:
         """A Bundle's plan of this purpose."""

@@ -129,16 +129,14 @@ class PermissionRecorder:
 
     Args:
         context: the controller's.
-        client: sends the reviews; nothing else waits for it.
         seals: have the operations of waiting plans.
     """
 
-    def __init__(self, context: Context, client: KubeClient, seals: SealStore) -> None:
+    def __init__(self, context: Context, seals: SealStore) -> None:
         self._context = context
         self._timing = context.timing.of(ReviewTiming)
-        self._client = client
         self._plans = PlanStore(context, seals)
-        self._discovery = Discovery(client)
+        self._discovery = Discovery(context.reviewer)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key: self._memory(key).end())
         self._pause = 0.0
@@ -294,7 +292,7 @@ class PermissionRecorder:
                 verb
                 for verb in need.verbs
                 if not await is_allowed(
-                    self._client, need.attributes(verb), subject, timeout=timeout
+                    self._context.reviewer, need.attributes(verb), subject, timeout=timeout
                 )
             ]
             if denied:
