@@ -182,7 +182,7 @@ async def test_a_bundle_without_gates_keeps_all_that_it_sets(
         assert "enableServiceLinks" not in pod["spec"]
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("previews")
 async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -112,7 +112,7 @@ async def test_a_deploy_gets_the_registrys_credential_alone_for_as_long_as_it_ru
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("previews")
 async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -353,7 +353,7 @@ async def test_its_secret_is_deleted_however_often_that_fails_and_deploys_go_on(
     await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("previews")
 async def test_that_of_a_preview_is_deleted_however_often_that_fails(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
