@@ -1,7 +1,7 @@
 """A Job of the operator's as its watch shows it; tests say with `replace` what became of it."""
 
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
 
 JOB = JobRecord(
     namespace="team",

@@ -10,7 +10,6 @@ from tests.job_records import JOB
 
 from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.jobs import pinned_image
 from copyrator.bundles.features.approval.script import PlanExit
@@ -25,7 +24,8 @@ from copyrator.bundles.jobs.outcome import (
     exit_code,
     read_job,
 )
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST

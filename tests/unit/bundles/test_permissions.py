@@ -11,7 +11,6 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.features.approval.rights import (
@@ -26,6 +25,7 @@ from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     list_missing,
     read_refused,
     sentence,

@@ -13,8 +13,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.version.remembered import (
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.remembered import (
     first_seen,
     lower_tags,
     older_digests,

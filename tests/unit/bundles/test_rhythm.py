@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.features.drift.record import check_rhythm
-from copyrator.bundles.rhythm import (
+from copyrator.bundles.engine.poll import (
     LAST,
     Rhythm,
     choose_rhythm,
@@ -25,6 +24,7 @@ from copyrator.bundles.rhythm import (
     same_rhythm,
     unready_at,
 )
+from copyrator.bundles.features.drift.record import check_rhythm
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")

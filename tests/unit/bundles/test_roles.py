@@ -11,7 +11,6 @@ from tests.conditions import conditions
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.rights import KindIn, missing_of, read_needs
 from copyrator.bundles.fields import parse_status
@@ -19,6 +18,7 @@ from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     add_rules,
     grants,
     list_missing,

@@ -21,10 +21,9 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.text import Detail, short_digest
 from copyrator.api.times import format_duration, parse_time, time_since, time_until
+from copyrator.bundles.engine.poll import interval_of
 from copyrator.bundles.engine.words import Mark, Place, load_words
-from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
-from copyrator.bundles.reasons import bundle_reasons
-from copyrator.bundles.rhythm import interval_of
+from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle, parse_status
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of

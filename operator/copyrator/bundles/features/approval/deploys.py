@@ -15,10 +15,14 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Conclusion
+from copyrator.bundles.engine.gate import Findings
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.endings import (
     different_ending,
     planned_ending,
@@ -49,12 +53,9 @@ from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.gates.gate import Findings
-from copyrator.bundles.inputs.reader import MissingReferenceError
-from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.job import DeployOrder, order_of
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
-from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
 from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import DesiredDeploy
+from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
@@ -50,7 +51,6 @@ from copyrator.bundles.features.drift.record import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.kube.errors import Forbidden
 
 

@@ -19,7 +19,7 @@ from copyrator.api.structs import replace
 from copyrator.api.syntax import shown
 from copyrator.api.times import format_time
 from copyrator.bundles.features.rollback.fields import PinStatus, describe_ignored, rollback_targets
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 _PIN: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})@(sha256:[0-9a-f]{64})")
 

@@ -33,16 +33,16 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Form, below, closed, fail, items, reader
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
-from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.identity import hash_of
-from copyrator.bundles.inputs.key_files import (
+from copyrator.bundles.engine.gate import Refused, Verdict, Waiting
+from copyrator.bundles.engine.key_files import (
     Contents,
     checked,
     describe_ref,
     find_files,
     read_public_keys,
 )
+from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,

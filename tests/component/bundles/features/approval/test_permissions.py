@@ -31,7 +31,7 @@ from tests.component.bundles.reviewing import (
 )
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 

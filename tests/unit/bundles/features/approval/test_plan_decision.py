@@ -21,7 +21,7 @@ from copyrator.bundles.features.approval.fields import (
     RejectedPlan,
 )
 from copyrator.bundles.features.approval.record import DEPLOY
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 
 def named(**annotations: str) -> dict[str, str]:

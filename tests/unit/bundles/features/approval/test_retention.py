@@ -14,7 +14,7 @@ from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.plans import PreviewPlan
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
-from copyrator.bundles.pod import Kept
+from copyrator.bundles.jobs.pod import Kept
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600

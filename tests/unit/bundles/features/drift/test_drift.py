@@ -19,7 +19,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.globs import Globs
 from copyrator.api.times import format_time
 from copyrator.api.verify import Verification
-from copyrator.bundles import deciding
+from copyrator.bundles.engine import deciding
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
 from copyrator.bundles.features.approval.operations import (
