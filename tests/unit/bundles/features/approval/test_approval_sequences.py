@@ -231,7 +231,7 @@ class Simulation:
     # --- the operator ---
 
     def visit(self) -> None:
-        """Until nothing is left to do now, as bundles.reconciler does it."""
+        """Until nothing is left to do now, as bundles.engine.reconciler does it."""
         for _ in range(9):
             if self.status.attempted.outcome == Outcome.RUNNING or not self.step():
                 break
