@@ -14,7 +14,8 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 
-from copyrator.api import names, syntax
+from copyrator.api import names
+from copyrator.api.syntax import check_env_name, matching
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
@@ -148,13 +149,13 @@ class Part(Form):
         return self
 
 
-_HOST: Final = syntax.matching(
+_HOST: Final = matching(
     r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?",
     "isn't a valid host[:port]; for example registry.example.com:5000",
     255,
 )
-_PATH: Final = syntax.matching(
+_PATH: Final = matching(
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*",
     "isn't a valid repository path; use lower-case words separated by '/', without a leading or "
     "trailing '/', for example team/app",
@@ -259,7 +260,7 @@ def _read_env(value: Any) -> dict[str, str]:
     _check_env(_read_entries(value))
     found = {}
     for name, one in value.items():
-        check_text(name, "", syntax.env_name)
+        check_text(name, "", check_env_name)
         found[name] = "" if names.is_reserved_env(name) else _env_value(one, f"[{name}]")
     return found
 
@@ -324,11 +325,11 @@ class SecretKey(Form):
     """Key in that Secret's data."""
 
 
-_IMAGE: Final = syntax.matching(
+_IMAGE: Final = matching(
     r"(?!.*://)[A-Za-z0-9][-A-Za-z0-9._:/@]*",
     "isn't a valid image; for example registry.werf.io/werf/werf",
 )
-_TAG: Final = syntax.matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
+_TAG: Final = matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
 
 
 class Werf(Form):

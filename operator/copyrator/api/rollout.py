@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api import syntax
+from copyrator.api.syntax import matching
 from copyrator.api.fields import SpecError
 from copyrator.api.records import StatusMap
 from copyrator.api.schema import (
@@ -55,7 +55,7 @@ class Restart(StrEnum):
 
 
 _STEP: Final = text(
-    syntax.matching(
+    matching(
         "[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
         "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
     ),

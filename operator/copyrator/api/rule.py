@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from copyrator.api import syntax, texts
+from copyrator.api.texts import LABEL_KEY, LABEL_VALUE, NAMESPACE
+from copyrator.api.syntax import check_label_key, check_label_value, check_namespace, shown
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type, unreadable
 from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRule, RuleSpec
 from copyrator.api.rule_status import RuleStatus
@@ -125,13 +126,13 @@ def _read_type(raw: Any) -> str:
     if kind is None:
         raise SpecError(
             "",
-            f"must be configmap or secret, not {syntax.shown(found)}; "
+            f"must be configmap or secret, not {shown(found)}; "
             "other kinds are copied by spec.source",
         )
     return kind
 
 
-_read_namespaces: Final = reader(tuple[Annotated[str, texts.NAMESPACE], ...], _NAMESPACES)
+_read_namespaces: Final = reader(tuple[Annotated[str, NAMESPACE], ...], _NAMESPACES)
 
 
 def _read_namespace(raw: Any) -> tuple[str, ...]:
@@ -139,13 +140,13 @@ def _read_namespace(raw: Any) -> tuple[str, ...]:
     if not isinstance(raw, str | list):
         raise SpecError("", f"must be a string or a list of strings, not {json_type(raw)}")
     if isinstance(raw, str):
-        return (check_text(raw, "", syntax.namespace),)
+        return (check_text(raw, "", check_namespace),)
     found: tuple[str, ...] = _read_namespaces(raw)
     return found
 
 
 _read_labels: Final = reader(
-    Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]],
+    Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]],
     entries(1000, "split the rule"),
 )
 
@@ -164,16 +165,16 @@ def _split_labels(text: str) -> dict[str, str]:
     labels: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, sign, value = (piece.strip() for piece in part.partition("="))
-        problem = syntax.label_key(key) or syntax.label_value(value)
+        problem = check_label_key(key) or check_label_value(value)
         if not sign or problem:
             why = f": {problem}" if sign and problem else ""
             raise SpecError(
                 "",
-                f"{syntax.shown(part)} is not key=value{why}; "
+                f"{shown(part)} is not key=value{why}; "
                 "for other conditions use spec.source.selector",
             )
         if labels.setdefault(key, value) != value:
-            raise SpecError("", f"requires two values of the label {syntax.shown(key)}")
+            raise SpecError("", f"requires two values of the label {shown(key)}")
     return labels
 
 
@@ -202,7 +203,7 @@ class OldForm(Form):
     namespace: Annotated[tuple[str, ...], custom(_read_namespace, OPEN.schema)] = ()
     """Old form: the sources' namespace, or a list of namespaces. Default: the rule's own namespace.
     Under spec: spec.source.namespace."""
-    namespaces: Annotated[tuple[Annotated[str, texts.NAMESPACE], ...], _NAMESPACES] = ()
+    namespaces: Annotated[tuple[Annotated[str, NAMESPACE], ...], _NAMESPACES] = ()
     """Old form: the same as namespace, always a list; if both are set, both lists apply. Under
     spec: spec.source.namespaces."""
 

@@ -12,7 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from copyrator.api import names, syntax, texts
+from copyrator.api import names
+from copyrator.api.texts import API_VERSION, DATA_KEY, KIND, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
+from copyrator.api.syntax import check_data_key, check_label_key, matching, shown
 from copyrator.api.fields import SpecError, check_text
 from copyrator.api.globs import NO_GLOBS, Globs, globs
 from copyrator.api.kubeconfig import KubeconfigRef
@@ -107,10 +109,10 @@ S = TypeVar("S", bound="Source")
 class Made(Form):
     """The kind of what is copied or created."""
 
-    kind: Annotated[str, texts.KIND]
+    kind: Annotated[str, KIND]
     """Kind of the objects: ConfigMap, Secret, or any other namespaced kind that the operator is
     allowed to copy."""
-    api_version: Annotated[str, texts.API_VERSION] | None = None
+    api_version: Annotated[str, API_VERSION] | None = None
     """apiVersion of the kind, such as v1 or networking.k8s.io/v1. Required only if several API
     groups serve the kind and none of them is built in."""
 
@@ -144,13 +146,13 @@ class Source(Made):
         ),
     )
 
-    namespace: Annotated[str, texts.NAMESPACE] = ""
+    namespace: Annotated[str, NAMESPACE] = ""
     """Namespace of the objects. Default: the rule's own namespace."""
     kubeconfig: KubeconfigRef | None = msgspec.field(default=None, name="kubeConfig")
     """Where the objects are in another cluster: a Secret in the rule's namespace with a kubeconfig
     of one cluster, one user (a token, or a client certificate with its key) and one context, at
     most 64 KiB. The copies are made in the operator's cluster. Only in the operator's namespace."""
-    name: Annotated[str, texts.OBJECT_NAME] | None = None
+    name: Annotated[str, OBJECT_NAME] | None = None
     """Name of the object. It may be created after the rule."""
     selector: Annotated[LabelSelector, _SOURCE_SELECTOR] | None = None
     """Labels of the objects. All requirements must match, from 1 to 64 of them."""
@@ -193,7 +195,7 @@ class CopiedSource(Source):
     )
 
     listed: Annotated[
-        tuple[Annotated[str, texts.NAMESPACE], ...],
+        tuple[Annotated[str, NAMESPACE], ...],
         items(
             *(1000, 1),
             required="must name a namespace; remove it to use the rule's own namespace",
@@ -220,7 +222,7 @@ def place_of(kubeconfig: KubeconfigRef) -> str:
 
 
 _ALIAS: Final = text(
-    syntax.matching(
+    matching(
         "[A-Za-z][A-Za-z0-9_]{0,62}",
         "can't be a name in a template; use at most 63 letters, digits and '_', beginning with a "
         "letter",
@@ -247,7 +249,7 @@ class ComposedSource(Source, kw_only=True):
 
 # Targets and changes ----------------------------------------------------------------------------
 
-_NAMESPACE_GLOB: Final = syntax.matching(
+_NAMESPACE_GLOB: Final = matching(
     r"[-a-z0-9*?]*",
     "isn't a valid pattern for namespaces; use lower-case letters, digits, '-', and the wildcards "
     "'*' and '?'",
@@ -313,15 +315,15 @@ def _listed(patterns: tuple[str, ...]) -> str:
 
 
 def _key_glob(value: str) -> str | None:
-    return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
+    return check_data_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
         "'.', and the wildcards '*' and '?'"
     )
 
 
 def _metadata_glob(value: str) -> str | None:
-    return syntax.label_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} isn't a valid pattern for label or annotation "
+    return check_label_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{shown(value)} isn't a valid pattern for label or annotation "
         "keys; write the whole key, with '*' and '?' as wildcards"
     )
 
@@ -329,10 +331,10 @@ def _metadata_glob(value: str) -> str | None:
 def _read_new_key(raw: Any) -> str:
     if raw == "":
         raise SpecError("", "must not be empty; set the key's name in the copy")
-    return check_text(raw, "", syntax.data_key)
+    return check_text(raw, "", check_data_key)
 
 
-_NEW_KEY: Final = custom(_read_new_key, texts.DATA_KEY.schema)
+_NEW_KEY: Final = custom(_read_new_key, DATA_KEY.schema)
 
 
 class KeyTransform(Form):
@@ -353,7 +355,7 @@ class KeyTransform(Form):
     """Keys to leave out; * and ? are wildcards. All patterns with one may have 65,536
     characters."""
     rename: Annotated[
-        Mapping[Annotated[str, texts.DATA_KEY], Annotated[str, _NEW_KEY]],
+        Mapping[Annotated[str, DATA_KEY], Annotated[str, _NEW_KEY]],
         entries(1000, "split the rule"),
     ] = {}
     """Map of a source's key to the key in the copy. Two keys must not be renamed to the same
@@ -392,7 +394,7 @@ class MetadataTransform(Form):
 
     add: Annotated[
         Mapping[
-            Annotated[str, texts.LABEL_KEY],
+            Annotated[str, LABEL_KEY],
             Annotated[str, text(most=65_536, least=0)],
         ],
         entries(64),
@@ -414,14 +416,14 @@ class LabelTransform(MetadataTransform):
     """The same of labels."""
 
     add: Annotated[
-        Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]], entries(64)
+        Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]], entries(64)
     ] = {}
     """Added to every copy."""
 
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
 _TYPE: Final = "[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?"
-_is_type: Final = syntax.matching(_TYPE, "isn't a valid type of a Secret, such as Opaque", 253)
+_is_type: Final = matching(_TYPE, "isn't a valid type of a Secret, such as Opaque", 253)
 _SERVERS_TYPES: Final = frozenset(
     {
         "kubernetes.io/service-account-token",
@@ -461,7 +463,7 @@ NO_TRANSFORM: Final = Transform()
 
 # The spec ---------------------------------------------------------------------------------------
 
-_PERCENTAGE: Final = syntax.matching(
+_PERCENTAGE: Final = matching(
     "(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"'
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NoReturn
 
-from copyrator.api import texts
+from copyrator.api.texts import API_VERSION, KIND
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.schema import OPEN, Form, Rule, custom, fail, form_reader, text
 
@@ -87,9 +87,9 @@ class TemplateMetadata(Form):
 class TemplateForm(Form):
     """What is known of a template."""
 
-    api_version: Annotated[str, texts.API_VERSION]
+    api_version: Annotated[str, API_VERSION]
     """apiVersion of the object; no Jinja2 here."""
-    kind: Annotated[str, texts.KIND]
+    kind: Annotated[str, KIND]
     """Kind of the object, any namespaced kind that the operator is allowed to create; no Jinja2
     here."""
     metadata: Annotated[TemplateMetadata, replace(OPEN, required="is required, with a name")]

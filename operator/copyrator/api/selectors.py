@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api import texts
+from copyrator.api.texts import LABEL_KEY, LABEL_VALUE
 from copyrator.api.fields import SpecError
 from copyrator.api.schema import (
     Form,
@@ -48,11 +48,11 @@ class Requirement(Form):
         ),
     )
 
-    key: Annotated[str, texts.LABEL_KEY]
+    key: Annotated[str, LABEL_KEY]
     """The label's key."""
     operator: Annotated[Operator, Takes({}, required=f"is required: one of {', '.join(Operator)}")]
     """How the label is compared."""
-    values: Annotated[frozenset[Annotated[str, texts.LABEL_VALUE]], items(64, noun="values")] = (
+    values: Annotated[frozenset[Annotated[str, LABEL_VALUE]], items(64, noun="values")] = (
         frozenset()
     )
     """Values for In and NotIn."""
@@ -138,7 +138,7 @@ class SelectorForm(Form):
     """A selector as it is written."""
 
     match_labels: Annotated[
-        Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]],
+        Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]],
         entries(MAX_REQUIREMENTS),
     ] = {}
     """Labels and values that an object must have."""

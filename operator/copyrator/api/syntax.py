@@ -47,18 +47,18 @@ def at_most(most: int) -> Check:
 LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN: Final = rf"{LABEL}(\.{LABEL})*"
 QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-DATA_KEY: Final = "[-._a-zA-Z0-9]+"
-KIND: Final = "[A-Z][A-Za-z0-9]*"
-API_VERSION: Final = "([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+"
+DATA_KEY_PATTERN: Final = "[-._a-zA-Z0-9]+"
+KIND_PATTERN: Final = "[A-Z][A-Za-z0-9]*"
+API_VERSION_PATTERN: Final = "([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+"
 
 _LABEL = re.compile(LABEL)
 _SUBDOMAIN = re.compile(SUBDOMAIN)
 _QUALIFIED = re.compile(QUALIFIED)
-_DATA_KEY = re.compile(DATA_KEY)
+_DATA_KEY = re.compile(DATA_KEY_PATTERN)
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
-def namespace(value: str) -> str | None:
+def check_namespace(value: str) -> str | None:
     """A namespace's name: an RFC 1123 label."""
     if len(value) <= 63 and _LABEL.fullmatch(value):
         return None
@@ -70,7 +70,7 @@ def namespace(value: str) -> str | None:
     )
 
 
-object_name: Final = matching(
+check_object_name: Final = matching(
     _SUBDOMAIN,
     "isn't a valid object name; use at most 253 lower-case letters, digits, '-' and '.'",
     253,
@@ -78,7 +78,7 @@ object_name: Final = matching(
 """An object's name: an RFC 1123 subdomain."""
 
 
-def label_key(value: str) -> str | None:
+def check_label_key(value: str) -> str | None:
     """The key of a label or annotation: ``[prefix/]name``."""
     prefix, slash, name = value.rpartition("/")
     if slash and not (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)):
@@ -91,7 +91,7 @@ def label_key(value: str) -> str | None:
     )
 
 
-def label_value(value: str) -> str | None:
+def check_label_value(value: str) -> str | None:
     """The value of a label; may be empty."""
     if not value or (len(value) <= 63 and _QUALIFIED.fullmatch(value)):
         return None
@@ -101,7 +101,7 @@ def label_value(value: str) -> str | None:
     )
 
 
-def data_key(value: str) -> str | None:
+def check_data_key(value: str) -> str | None:
     """A key of a ConfigMap or Secret."""
     if len(value) <= 253 and _DATA_KEY.fullmatch(value) and value not in (".", ".."):
         return None
@@ -111,19 +111,19 @@ def data_key(value: str) -> str | None:
     )
 
 
-kind: Final = matching(
-    KIND,
+check_kind: Final = matching(
+    KIND_PATTERN,
     "isn't a valid kind; write it as in a manifest, for example Secret",
     63,
 )
-api_version: Final = matching(
-    API_VERSION,
+check_api_version: Final = matching(
+    API_VERSION_PATTERN,
     "isn't a valid apiVersion; write it as v1 or group/v1",
     253,
 )
 
 
-def env_name(value: str) -> str | None:
+def check_env_name(value: str) -> str | None:
     """A name that Kubernetes accepts for an environment variable, 1.29 included (IsEnvVarName).
 
     From 1.30 on it accepts nearly all of ASCII, but a Job must be accepted by every version.

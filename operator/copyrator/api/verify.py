@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from copyrator.api import syntax
+from copyrator.api.syntax import matching
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.records import Record
 from copyrator.api.schema import Form, Rule, fail, items, text
@@ -15,7 +15,7 @@ from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filt
 SIGNATURE_ENTRIES: Final = 10
 """Entries of one requirement."""
 
-_ISSUER: Final = syntax.matching(
+_ISSUER: Final = matching(
     r"(?s)https?://.*", "isn't the URL of an issuer; for example https://accounts.google.com", 512
 )
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from copyrator.api import names, syntax
+from copyrator.api import names
+from copyrator.api.syntax import LABEL, SUBDOMAIN, check_namespace, check_object_name, matching, shown
 from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.globs import Globs, is_wild
@@ -61,15 +62,15 @@ def _read_keys(value: Any) -> EvidenceKeys:
 
 
 def _environment(value: str) -> str | None:
-    if syntax.namespace(value) is None:
+    if check_namespace(value) is None:
         return None
     hint = "use at most 63 lower-case letters, digits and '-'"
-    return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
+    return f"{shown(value)} isn't the name of an environment; {hint}"
 
 
-ENVIRONMENT: Final = text(_environment, most=63, pattern=syntax.LABEL)
+ENVIRONMENT: Final = text(_environment, most=63, pattern=LABEL)
 """A DNS label."""
-_CLUSTER: Final = syntax.matching(
+_CLUSTER: Final = matching(
     r"[A-Za-z0-9][-A-Za-z0-9]{0,63}",
     "isn't the uid of a cluster: `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` "
     "prints it there",
@@ -78,9 +79,9 @@ _CLUSTER: Final = syntax.matching(
 
 def _release(value: str) -> str | None:
     namespace, _, name = value.partition("/")
-    if syntax.namespace(namespace) is None and syntax.object_name(name) is None:
+    if check_namespace(namespace) is None and check_object_name(name) is None:
         return None
-    return f"{syntax.shown(value)} isn't a release; write it as namespace/name"
+    return f"{shown(value)} isn't a release; write it as namespace/name"
 
 
 class AttestationsFrom(Form):
@@ -104,7 +105,7 @@ class AttestationsFrom(Form):
     )
     """The only cluster whose statements count: the uid of its namespace kube-system."""
     release: (
-        Annotated[str, text(_release, most=317, pattern=f"{syntax.LABEL}/{syntax.SUBDOMAIN}")]
+        Annotated[str, text(_release, most=317, pattern=f"{LABEL}/{SUBDOMAIN}")]
         | None
     ) = None
     """The only release whose statements count, as namespace/name."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from copyrator.api import names, syntax
+from copyrator.api import names
+from copyrator.api.syntax import shown
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, Pin
 from copyrator.api.fields import SpecError, check_text
@@ -52,7 +53,7 @@ class RollbackSpec(Part):
         for part in parts:
             if not _DIGEST.fullmatch(part):
                 hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
-                raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
+                raise SpecError(path, f"{shown(part)} isn't a digest; {hint}")
         return cls(tuple(sorted(set(parts))))
 
 
