@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.syntax import check_env_name, matching
 from copyrator.api.conditions import ConditionType
 from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
@@ -37,6 +36,7 @@ from copyrator.api.schema import (
     slots,
     text,
 )
+from copyrator.api.syntax import check_env_name, matching
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
 from copyrator.api.text import truncate
 from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME

@@ -9,7 +9,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api.syntax import matching
 from copyrator.api.fields import SpecError
 from copyrator.api.records import StatusMap
 from copyrator.api.schema import (
@@ -27,6 +26,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.selectors import LabelSelector, selecting
+from copyrator.api.syntax import matching
 from copyrator.api.times import format_time
 
 ROLLOUT_STEPS: Final = 20

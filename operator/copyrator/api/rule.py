@@ -7,8 +7,6 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from copyrator.api.texts import LABEL_KEY, LABEL_VALUE, NAMESPACE
-from copyrator.api.syntax import check_label_key, check_label_value, check_namespace, shown
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type, unreadable
 from copyrator.api.rule_spec import WELL_KNOWN_KINDS, CopiedSource, Made, OldRule, RuleSpec
 from copyrator.api.rule_status import RuleStatus
@@ -32,6 +30,8 @@ from copyrator.api.schema import (
     slots,
 )
 from copyrator.api.selectors import ANY_LABELS, LabelSelector
+from copyrator.api.syntax import check_label_key, check_label_value, check_namespace, shown
+from copyrator.api.texts import LABEL_KEY, LABEL_VALUE, NAMESPACE
 
 RULE_VALUES: Final = 20_000
 """Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.

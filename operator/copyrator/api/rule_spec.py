@@ -13,8 +13,6 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.texts import API_VERSION, DATA_KEY, KIND, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
-from copyrator.api.syntax import check_data_key, check_label_key, matching, shown
 from copyrator.api.fields import SpecError, check_text
 from copyrator.api.globs import NO_GLOBS, Globs, globs
 from copyrator.api.kubeconfig import KubeconfigRef
@@ -41,7 +39,17 @@ from copyrator.api.selectors import (
     read_selector,
     selecting,
 )
+from copyrator.api.syntax import check_data_key, check_label_key, matching, shown
 from copyrator.api.text import truncate
+from copyrator.api.texts import (
+    API_VERSION,
+    DATA_KEY,
+    KIND,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NAMESPACE,
+    OBJECT_NAME,
+)
 
 NAME_TEXT: Final = 1_024
 """Characters of ``spec.transform.name``: parsing so many of a tenant takes 10 ms at most."""
@@ -463,9 +471,7 @@ NO_TRANSFORM: Final = Transform()
 
 # The spec ---------------------------------------------------------------------------------------
 
-_PERCENTAGE: Final = matching(
-    "(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"'
-)
+_PERCENTAGE: Final = matching("(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"')
 
 
 def _read_percentage(raw: Any) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NoReturn
 
-from copyrator.api.texts import API_VERSION, KIND
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.schema import OPEN, Form, Rule, custom, fail, form_reader, text
+from copyrator.api.texts import API_VERSION, KIND
 
 RULE_DEPTH: Final = 64
 """Levels of nesting in a rule's spec: some functions that traverse it are recursive."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api.texts import LABEL_KEY, LABEL_VALUE
 from copyrator.api.fields import SpecError
 from copyrator.api.schema import (
     Form,
@@ -23,6 +22,7 @@ from copyrator.api.schema import (
     form_reader,
     items,
 )
+from copyrator.api.texts import LABEL_KEY, LABEL_VALUE
 
 MAX_REQUIREMENTS: Final = 64
 """Labels and expressions of one selector: matched for each namespace and each source."""

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from copyrator.api.syntax import API_VERSION_PATTERN, DATA_KEY_PATTERN, KIND_PATTERN, LABEL, QUALIFIED, SUBDOMAIN, check_api_version, check_data_key, check_kind, check_label_key, check_label_value, check_namespace, check_object_name
 from copyrator.api.schema import text
+from copyrator.api.syntax import (
+    API_VERSION_PATTERN,
+    DATA_KEY_PATTERN,
+    KIND_PATTERN,
+    LABEL,
+    QUALIFIED,
+    SUBDOMAIN,
+    check_api_version,
+    check_data_key,
+    check_kind,
+    check_label_key,
+    check_label_value,
+    check_namespace,
+    check_object_name,
+)
 
 NAMESPACE: Final = text(check_namespace, most=63, pattern=LABEL)
 OBJECT_NAME: Final = text(check_object_name, most=253, pattern=SUBDOMAIN)

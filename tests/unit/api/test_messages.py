@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.syntax import check_api_version, check_data_key, check_env_name, check_kind, check_label_key, check_label_value, check_namespace, check_object_name, shown
 from copyrator.api.fields import (
     OBJECT_CONTAINERS,
     PROBLEM_PATH,
@@ -17,6 +16,17 @@ from copyrator.api.fields import (
     is_scalar,
     json_type,
     unreadable,
+)
+from copyrator.api.syntax import (
+    check_api_version,
+    check_data_key,
+    check_env_name,
+    check_kind,
+    check_label_key,
+    check_label_value,
+    check_namespace,
+    check_object_name,
+    shown,
 )
 from copyrator.api.text import some
 

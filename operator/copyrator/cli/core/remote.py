@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
-from copyrator.api.syntax import check_namespace, check_object_name, shown
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -28,6 +27,7 @@ from copyrator.api.kubeconfig import (
     parse_kubeconfig,
 )
 from copyrator.api.names import LABEL_REMOTE
+from copyrator.api.syntax import check_namespace, check_object_name, shown
 from copyrator.api.times import format_time, parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault

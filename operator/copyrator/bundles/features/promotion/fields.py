@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from copyrator.api import names
-from copyrator.api.syntax import LABEL, SUBDOMAIN, check_namespace, check_object_name, matching, shown
 from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.globs import Globs, is_wild
@@ -19,6 +18,14 @@ from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
 from copyrator.api.records import Record, Time
 from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
 from copyrator.api.structs import replace
+from copyrator.api.syntax import (
+    LABEL,
+    SUBDOMAIN,
+    check_namespace,
+    check_object_name,
+    matching,
+    shown,
+)
 from copyrator.api.text import one_line
 from copyrator.api.texts import NAMESPACE
 from copyrator.api.times import parse_duration
@@ -104,10 +111,7 @@ class AttestationsFrom(Form):
         None
     )
     """The only cluster whose statements count: the uid of its namespace kube-system."""
-    release: (
-        Annotated[str, text(_release, most=317, pattern=f"{LABEL}/{SUBDOMAIN}")]
-        | None
-    ) = None
+    release: Annotated[str, text(_release, most=317, pattern=f"{LABEL}/{SUBDOMAIN}")] | None = None
     """The only release whose statements count, as namespace/name."""
 
     @property

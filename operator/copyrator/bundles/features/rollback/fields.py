@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from copyrator.api import names
-from copyrator.api.syntax import shown
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, Pin
 from copyrator.api.fields import SpecError, check_text
 from copyrator.api.records import Time
 from copyrator.api.schema import DERIVED
+from copyrator.api.syntax import shown
 
 BUNDLE_SKIPPED_DIGESTS: Final = 20
 """Digests in the annotation skip-digests: each is held in memory, and compared with every version

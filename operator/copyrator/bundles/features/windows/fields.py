@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from copyrator.api.syntax import among, matching, shown
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.fields import check_text
 from copyrator.api.schema import Form, Rule, Takes, custom, fail, form_reader, items, reader, text
+from copyrator.api.syntax import among, matching
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY_MINUTES: Final = 24 * 60

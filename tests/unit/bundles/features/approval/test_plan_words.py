@@ -18,7 +18,7 @@ from copyrator.bundles.features.approval.plan_words import (
 )
 from copyrator.bundles.features.approval.plans import PreviewPlan
 
-DOCS = Path(__file__).parents[3] / "docs" / "approval.md"
+DOCS = Path(__file__).parents[5] / "docs" / "approval.md"
 
 
 @pytest.mark.parametrize("word", PLAN_WORDS, ids=lambda word: str(word.name))
