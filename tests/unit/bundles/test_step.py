@@ -22,7 +22,7 @@ from copyrator.bundles.engine.poll import Answered, Asked, Settled
 from copyrator.bundles.engine.polling import PollMemory, PollStates
 from copyrator.bundles.engine.reconciler import StepTaker
 from copyrator.bundles.engine.schedule import Schedule
-from copyrator.bundles.engine.step import AT_ONCE, Change, Stale, Step, record_part
+from copyrator.bundles.engine.step import AT_ONCE, Change, Stale, Step
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.workqueue.outcome import Priority
 
@@ -126,11 +126,6 @@ def test_what_cannot_be_written_has_no_effect_and_frees_its_guard() -> None:
     with pytest.raises(ConnectionError):
         take(journal, step)
     assert journal.done == ["guarded", "released"]
-
-
-def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
-    assert AT_ONCE in take(Journal(), record_part(SHOP, BundleStatus(ready=1)))[1]
-    assert take(Journal(), record_part(SHOP, SHOP.status))[1] == []
 
 
 # --- the schedule ---------------------------------------------------------------------------------

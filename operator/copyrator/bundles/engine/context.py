@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from copyrator.api import names
@@ -76,31 +75,6 @@ class BundleTiming:
     """Before an uninstall that failed is retried, doubling."""
     uninstall_recheck: float = 15.0
     """Between two checks of an uninstall's Job that hasn't ended."""
-
-    plan_requeue: float = 30.0
-    """After so long a Bundle that waits in the queue of plans is reconciled again."""
-    plan_log_timeout: float = 10.0
-    """Timeout of reading a plan's log."""
-    plan_log_retry: float = 10.0
-    """Between two tries to read a plan's log."""
-    plan_log_patience: float = 120.0
-    """After the Job's end an unreadable log is requested again for so long: its node may become
-    Ready again."""
-    review_timeout: float = 5.0
-    """Timeout of one review of a plan's permissions."""
-    review_pause: float = 15.0
-    """Without such reviews after one that failed or was forbidden, doubling."""
-    review_longest_pause: float = 600.0
-    drift_tidied: timedelta = timedelta(minutes=1)
-    """After a check's end a new process removes for so long what an earlier one left; later the
-    Bundle's next check removes it."""
-
-    guard_list_kept: float = 30.0
-    """After the end of a guarded Job and of its pods until its list is removed: longer than the
-    token of a deleted pod works."""
-
-    permission_fresh: float = 570.0
-    """Age up to which a permission of an account counts: ten minutes, less a reconcile's time."""
 
     reference_watches: PlacementTiming = field(default_factory=lambda: PlacementTiming(check=2.0))
     """Of watches of the objects that Bundles name."""

@@ -50,9 +50,7 @@ class Change(Enum):
     TRUST = "the signature policy changed", Priority.NORMAL, Stale.NOTHING
     WATCHED = "what a feature watches changed", Priority.NORMAL, Stale.NOTHING
     ACCOUNT = "its service account exists now", Priority.NORMAL, Stale.NOTHING
-    PERMISSIONS = "its plan's permissions were reviewed", Priority.NORMAL, Stale.NOTHING
-    PLAN_SLOT = "its plan may begin", Priority.NORMAL, Stale.NOTHING
-    PLAN_READ = "its plan was read", Priority.NORMAL, Stale.NOTHING
+    AWAITED = "what a feature waits for is there", Priority.NORMAL, Stale.NOTHING
     ANSWER = "the registry has answered", Priority.NORMAL, Stale.NOTHING
     PUSH = "something was pushed to its repository", Priority.URGENT, Stale.ANSWERS
     RIVAL = "another Bundle of its release changed", Priority.NORMAL, Stale.SETTLED
@@ -103,12 +101,3 @@ class Step:
             return (await first(written)).then(effect)
 
         return replace(self, effect=both)
-
-
-def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None = None) -> Step:
-    """The step that writes a part of the status; if it does, another reconcile follows at once.
-
-    Jobs or Secrets may not be needed any more.
-    """
-    at_once = AT_ONCE if status != entry.status else None
-    return Step(entry, status, due=(due, at_once))

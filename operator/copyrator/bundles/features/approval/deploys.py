@@ -49,6 +49,7 @@ from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_
 from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
+from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
@@ -158,7 +159,7 @@ class DeployHolder:
             return None
         nonce = self._seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self._context.timing.plan_log_timeout):
+            async with asyncio.timeout(self._context.timing.of(PlanTiming).log_timeout):
                 found = await read_printed_plan(self._jobs.output, pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)

@@ -51,7 +51,7 @@ from copyrator.bundles.features.approval.fields import (
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
 from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
@@ -117,10 +117,8 @@ class ApprovalFeature(QueuedFeature):
         self.queue = PlanQueue(context, jobs)
         self.parts = shared = PlanParts(context, plan_jobs, self.queue, seals, parts.of(PollStates))
         self._permissions = PermissionRecorder(context, context.reviewer, seals)
-        timing, settings = context.timing, context.settings
-        enforcement = EnforcementReviewer(
-            context.reviewer, settings, context.monotonic, timing.permission_fresh
-        )
+        settings = context.settings
+        enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
         self.plans = DeployPlans(
             shared,
             permissions=self._permissions,
@@ -129,9 +127,8 @@ class ApprovalFeature(QueuedFeature):
             secrets=SecretTidier(context, seals, features),
         )
         self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
-        self._lists = GuardLists(
-            context.client, settings, context.informers, jobs, kept=timing.guard_list_kept
-        )
+        kept = context.timing.of(GuardTiming).kept
+        self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
         held = HeldJobs(context, jobs, seals, lists=self._lists, enforcement=enforcement)
         self.deploys = DeployHolder(held)
         self._uninstalls = UninstallHolder(

@@ -39,6 +39,7 @@ from copyrator.bundles.features.approval.orders import build_plan_job, plan_orde
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
 from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.printed import read_printed_plan
+from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,
@@ -58,8 +59,10 @@ from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
+    ITEM,
+    MAX_BLOCK,
+    NO_ERROR,
     describe_error,
-    find_plan_error,
     first_cause,
     lacks_access,
     refuses_login,
@@ -84,6 +87,31 @@ _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
 )
 """The last line that a Job's script prints after werf has failed."""
+
+
+_TRACE: Final = re.compile(
+    r'[^\s:]\S{0,320}:\d{1,9}:\d{1,9}$|  executing "[^"]{1,320}" at <.{0,320}>:$'
+)
+"""Lines about a template, as werf 3 prints them before the line with its error."""
+
+
+def find_plan_error(log: str) -> str:
+    """Werf's last ``Error: …`` in the log of a plan, and the causes directly after it, if any.
+
+    Other lines may have contents. After a template's error even such lines may be its text.
+    """
+    errors: list[str] = []
+    is_open, last = False, ""
+    for line in map(str.rstrip, log.split("\n")):
+        is_traced = last.startswith("  executing ") and line.startswith("    ")
+        if is_open and (is_traced or ITEM.match(line) or _TRACE.match(line)):
+            errors[-1] += f"\n{line}"
+        else:
+            is_open = line.startswith(ERROR) and line not in NO_ERROR
+            errors += [line] if is_open else []
+        last = line
+    of_template = (error for error in errors if remove_template_text(error) != error)
+    return next(of_template, errors[-1] if errors else "")[:MAX_BLOCK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +193,7 @@ class PlanReader:
         self, context: Context, jobs: JobClient, features: Features, redaction: Redactor
     ) -> None:
         self._context = context
-        self._timing = context.timing
+        self._timing = context.timing.of(PlanTiming)
         self._jobs = jobs
         self._features = features
         self._redaction = redaction
@@ -201,7 +229,7 @@ class PlanReader:
         del readings[job.name]
         found = reading.task.result()
         if isinstance(found, PlanDelay):
-            found = replace(found, due=now + timedelta(seconds=self._timing.plan_log_retry))
+            found = replace(found, due=now + timedelta(seconds=self._timing.log_retry))
             readings[job.name] = LogReading(reading.task, found)
         return found
 
@@ -221,7 +249,7 @@ class PlanReader:
     def _handle_end(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
             task.exception()  # raised where the result is read
-            self._context.schedule.changed(key, Change.PLAN_READ)
+            self._context.schedule.changed(key, Change.AWAITED)
 
     async def _read_in_slot(
         self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject
@@ -255,7 +283,7 @@ class PlanReader:
                 reason, text = excuse.reason or reason, f"{text}{excuse.text}"
             kinds = read_needs(log) if denied else ()
             return PlanFault(f"Job {job.name}: {text}", reason, denied, kinds)
-        timeout = self._timing.plan_log_timeout
+        timeout = self._timing.log_timeout
         try:
             async with asyncio.timeout(timeout):
                 plan = await read_printed_plan(self._jobs.output, pods[-1], nonce)
@@ -270,9 +298,9 @@ class PlanReader:
         return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.content.unbound)
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
-        """A delay for a log that can't be read now, and a fault after plan_log_patience."""
+        """A delay for a log that can't be read now, and a fault after log_patience."""
         now = self._context.clock()
-        end = (job.finished or now) + timedelta(seconds=self._timing.plan_log_patience)
+        end = (job.finished or now) + timedelta(seconds=self._timing.log_patience)
         text = f"Job {job.name}: its log can't be read: {why}"
         if now >= end:
             return PlanFault(text)

@@ -28,7 +28,7 @@ from copyrator.bundles.engine.resolve import (
     Resolver,
 )
 from copyrator.bundles.engine.restrictions import describe_left_out
-from copyrator.bundles.engine.step import Step, record_part
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -43,6 +43,7 @@ from copyrator.bundles.features.approval.record import (
     PlanResult,
     PlanTarget,
     PreviewRequest,
+    record_part,
     record_preview_result,
     refuse_preview,
     remove_expired_preview,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -52,6 +52,15 @@ from copyrator.bundles.features.drift.record import (
     switch_off_drift,
 )
 from copyrator.kube.errors import Forbidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftTiming:
+    """Durations; only tests use others than the default."""
+
+    tidied: timedelta = timedelta(minutes=1)
+    """After a check's end a new process removes for so long what an earlier one left; later the
+    Bundle's next check removes it."""
 
 
 @dataclass(slots=True)
@@ -128,7 +137,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             self.skip(entry.key)
             return Step(entry)
         memory = self.remembered(task.entry.key)
-        within = self.context.timing.drift_tidied
+        within = self.context.timing.of(DriftTiming).tidied
         checked_at = parse_time(status.part(DriftStatus).checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
             await self.jobs.discard(entry)  # what a former process may have left
