@@ -23,10 +23,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import msgspec
 import yaml
 
-from copyrator.api.texts import DATA_KEY, OBJECT_NAME
 from copyrator.api.certificates import whole_seconds
-from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_json
-from copyrator.api.schema import STORED, Form, read
+from copyrator.api.schema import (
+    DATA_KEY,
+    OBJECT_NAME,
+    STORED,
+    Fields,
+    Form,
+    SpecError,
+    UnreadableJsonError,
+    read,
+    read_json,
+)
 
 if TYPE_CHECKING:
     from cryptography import x509

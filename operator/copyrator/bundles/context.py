@@ -26,7 +26,7 @@ from copyrator.bundles.identity import Hash
 from copyrator.bundles.memory import Memories
 from copyrator.bundles.schedule import Clock, Schedule
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
-from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.informers import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.bundle import BundleCache, read_entry
 from copyrator.bundles.context import BundleTiming, Context, Hasher
 from copyrator.bundles.deploy.accounts import ServiceAccountChecker
@@ -48,7 +48,7 @@ from copyrator.bundles.version.polling import PollStates, VersionResolver
 from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.bundles.version.pushes import bring_forward
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
+from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -14,7 +14,7 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.gates import gate as gates
 from copyrator.bundles.gates.gate import NOTHING_FOUND, Findings, GateResult, Occasion

@@ -15,9 +15,9 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles import ready_conditions
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
@@ -43,7 +43,7 @@ from copyrator.bundles.version.answer import (
 )
 from copyrator.bundles.version.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Final
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.bundle import BundleEntry
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 
 class Stale(Enum):

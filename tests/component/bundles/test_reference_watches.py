@@ -19,13 +19,11 @@ from copyrator.bundles.inputs import watches
 from copyrator.bundles.inputs.watches import Ref, WatchScope
 from copyrator.bundles.memory import Memories
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.placement import PlacementTiming
-from copyrator.kube.watch.reflector import Timing
-from copyrator.kube.watch.store import Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, PlacementTiming, WatchSpec
+from copyrator.kube.watch.reflector import Seen, Timing, seen
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)

@@ -16,9 +16,9 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesSource,
 )
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.selectors import Globs
 from copyrator.bundles.features.approval.defaults import ApprovalPolicy
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import CloudRegistry, Provider, find_provider, read_registry
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.features.login.fields import cloud_of
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 

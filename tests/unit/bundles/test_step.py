@@ -25,7 +25,7 @@ from copyrator.bundles.schedule import Schedule
 from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
 from copyrator.bundles.version.machine import Answered, Asked, Settled
 from copyrator.bundles.version.polling import PollMemory, PollStates
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)

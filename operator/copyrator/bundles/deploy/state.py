@@ -19,9 +19,9 @@ from copyrator.api.bundle_status import (
     PassedOver,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Packed
+from copyrator.api.schema import Packed
 from copyrator.api.structs import replace
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.deciding import NOT_RETRIED, DesiredDeploy, is_failed_try
 from copyrator.bundles.gates.gate import NOTHING_FOUND, Findings
 from copyrator.bundles.jobs.outcome import Ending

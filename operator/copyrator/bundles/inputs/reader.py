@@ -47,7 +47,7 @@ from copyrator.oci.auth import (
     decoded_size,
     find_credential,
 )
-from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
+from copyrator.oci.exchange import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.workqueue.fairness import TimeSlice
 
 

@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.bundle import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles

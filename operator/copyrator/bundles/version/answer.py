@@ -29,7 +29,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.rhythm import interval_of, unready_at
 
 

@@ -21,7 +21,7 @@ from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
 from copyrator.bundles.version.answer import config_digest
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from copyrator.bundles.version.polls import (
 )
 from copyrator.bundles.version.remembered import lower_tags, older_digests
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 
 @dataclass(frozen=True, slots=True)

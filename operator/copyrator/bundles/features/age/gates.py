@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.candidates import AgeStatus
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.bundle_status import AgeStatus, BundleStatus
+from copyrator.api.text import format_duration, format_time, parse_time
 from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.age.reasons import AgeReason
 from copyrator.bundles.gates.gate import (

@@ -21,8 +21,7 @@ from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import count, format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.candidates import admits, is_below
 from copyrator.bundles.features.approval.fields import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.api.fields import SpecError
+from copyrator.api.schema import SpecError
 from copyrator.bundles.features.promotion.fields import AttestationsFrom
 from copyrator.bundles.gates.signers import Asked
 from copyrator.bundles.identity import hash_of

@@ -15,10 +15,20 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from copyrator.api.syntax import among, matching, shown
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.fields import check_text
-from copyrator.api.schema import Form, Rule, Takes, custom, fail, form_reader, items, reader, text
+from copyrator.api.schema import (
+    Form,
+    Rule,
+    Takes,
+    check_text,
+    custom,
+    fail,
+    form_reader,
+    items,
+    reader,
+    text,
+)
+from copyrator.api.text import among, matching, quoted
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY_MINUTES: Final = 24 * 60
@@ -52,7 +62,7 @@ def _time(pattern: str) -> Takes:
 def _zone(value: str) -> str | None:
     if value in _zones():
         return None
-    return f"{shown(value)} isn't a known time zone; use an IANA name such as Europe/Berlin"
+    return f"{quoted(value)} isn't a known time zone; use an IANA name such as Europe/Berlin"
 
 
 class Window(Form):

@@ -11,7 +11,7 @@ from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.gates import GATE, passes, summary

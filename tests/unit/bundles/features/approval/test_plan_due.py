@@ -17,7 +17,7 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus

@@ -31,8 +31,8 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import (
     ApprovalMode,

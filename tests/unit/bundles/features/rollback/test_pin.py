@@ -21,7 +21,7 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.records import Packed
+from copyrator.api.schema import Packed
 from copyrator.bundles.bundle import BundleEntry, read_entry
 from copyrator.bundles.deploy.state import Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.verify import Cosign, Notation, VerifyEntry, refs_of
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle

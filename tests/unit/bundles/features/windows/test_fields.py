@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.features.windows.fields import Window, WindowsSpec, shown
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
