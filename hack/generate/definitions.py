@@ -14,7 +14,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import described
-from copyrator.api.rule import CopyratorRule
+from copyrator.api.rule_spec import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
 from copyrator.bundles.features import listed
 from copyrator.bundles.fields import Bundle, bundle_reasons, spec_parts, status_parts

@@ -16,30 +16,36 @@ import msgspec
 
 from copyrator.api import names
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import (
+    DATA_KEY,
     DERIVED,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NAMESPACE,
+    OBJECT_NAME,
     OPEN,
     STORED,
     Form,
     Rule,
+    SpecError,
     Takes,
+    check_text,
     custom,
     duration,
     entries,
     fail,
+    is_scalar,
     items,
+    json_type,
     number,
     reader,
     slots,
     text,
 )
-from copyrator.api.syntax import check_env_name, matching
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
-from copyrator.api.text import truncate
-from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
+from copyrator.api.text import check_env_name, matching, truncate
 from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024

@@ -24,9 +24,17 @@ import msgspec
 import yaml
 
 from copyrator.api.certificates import whole_seconds
-from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_json
-from copyrator.api.schema import STORED, Form, read
-from copyrator.api.texts import DATA_KEY, OBJECT_NAME
+from copyrator.api.schema import (
+    DATA_KEY,
+    OBJECT_NAME,
+    STORED,
+    Fields,
+    Form,
+    SpecError,
+    UnreadableJsonError,
+    read,
+    read_json,
+)
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -9,14 +9,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api.fields import SpecError
-from copyrator.api.records import StatusMap
 from copyrator.api.schema import (
     COUNT,
     STORED,
     TIME,
     Form,
     Rule,
+    SpecError,
+    StatusMap,
     custom,
     duration,
     fail,
@@ -26,8 +26,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.selectors import LabelSelector, selecting
-from copyrator.api.syntax import matching
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time, matching
 
 ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""

@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
 from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.attempt import AttemptRunner
@@ -45,7 +45,7 @@ from copyrator.bundles.features import load
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
+from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -27,16 +27,29 @@ from copyrator.api.bundle_spec import (
     Retry,
     absent,
 )
-from copyrator.api.bundle_status import BundleStatus, ClusterStatus, GateState, Outcome
-from copyrator.api.candidates import AgeStatus
+from copyrator.api.bundle_status import AgeStatus, BundleStatus, ClusterStatus, GateState, Outcome
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
-from copyrator.api.fields import TOO_MANY, InvalidSpec, SpecError, check_text, json_type
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.reasons import AnyReason, KeptReason, Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Record
-from copyrator.api.schema import AGE, MESSAGE, READY, REASON, Column, Root, below, read, slots
+from copyrator.api.schema import (
+    AGE,
+    MESSAGE,
+    READY,
+    REASON,
+    TOO_MANY,
+    Column,
+    InvalidSpec,
+    Record,
+    Root,
+    SpecError,
+    below,
+    check_text,
+    json_type,
+    read,
+    slots,
+)
 from copyrator.api.structs import replace
 from copyrator.bundles.features import listed
 

@@ -19,8 +19,7 @@ from typing import Final
 
 import msgspec
 
-from copyrator.api.syntax import check_namespace, check_object_name
-from copyrator.api.text import truncate
+from copyrator.api.text import check_namespace, check_object_name, truncate
 from copyrator.notify.config import Entry, SubjectKind
 from copyrator.notify.transitions import (
     FAULTS,

@@ -30,8 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from copyrator.api.syntax import check_namespace, check_object_name
-from copyrator.api.times import format_time
+from copyrator.api.text import check_namespace, check_object_name, format_time
 from copyrator.signatures import keys
 from copyrator.signatures.model import (
     ATTESTATION_BYTES,

@@ -31,7 +31,7 @@ from copyrator.bundles.engine.registry import (
 )
 from copyrator.bundles.engine.tags import Criteria
 from copyrator.metrics import Metrics
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.fairness import tenant
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,13 +19,11 @@ from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.references import Ref, WatchScope
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.placement import PlacementTiming
-from copyrator.kube.watch.reflector import Timing
-from copyrator.kube.watch.store import Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, PlacementTiming, WatchSpec
+from copyrator.kube.watch.reflector import Seen, Timing, seen
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)

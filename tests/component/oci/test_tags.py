@@ -24,7 +24,7 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"

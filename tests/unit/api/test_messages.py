@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.fields import (
+from copyrator.api.schema import (
     OBJECT_CONTAINERS,
     PROBLEM_PATH,
     TOO_MANY,
@@ -17,7 +17,7 @@ from copyrator.api.fields import (
     json_type,
     unreadable,
 )
-from copyrator.api.syntax import (
+from copyrator.api.text import (
     check_api_version,
     check_data_key,
     check_env_name,
@@ -26,9 +26,9 @@ from copyrator.api.syntax import (
     check_label_value,
     check_namespace,
     check_object_name,
-    shown,
+    quoted,
+    some,
 )
-from copyrator.api.text import some
 
 ENDS = "beginning and ending with a letter or digit"
 
@@ -129,9 +129,9 @@ def test_a_check_knows_its_limits(
 
 
 def test_a_value_that_is_shown_is_shortened() -> None:
-    assert shown("a" * 80) == repr("a" * 80)
-    assert shown("a" * 81) == repr("a" * 79 + "…")
-    assert shown("abcd", 3) == "'ab…'"
+    assert quoted("a" * 80) == repr("a" * 80)
+    assert quoted("a" * 81) == repr("a" * 79 + "…")
+    assert quoted("abcd", 3) == "'ab…'"
 
 
 SPEC: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.candidates import AgeStatus
+from copyrator.api.bundle_status import AgeStatus
 from copyrator.bundles.engine.bundle import BundleEntry, Memories, read_entry
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.features.age.fields import AgeSpec

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.job_records import JOB
 
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.job_client import GRACE_OF_OTHERS, JobClient, PodReader
 from copyrator.bundles.jobs.outcome import Blocked, JobRecord, find_blocked_pod, read_pod

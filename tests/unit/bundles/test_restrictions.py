@@ -6,8 +6,8 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.verify import Cosign, VerifyEntry
 from copyrator.bundles.engine.restrictions import image_repository, refusal
 from copyrator.bundles.features.attest.fields import AttestKey, AttestSpec

@@ -18,8 +18,8 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import DeployRequest
 from copyrator.bundles.engine.deciding import (
     Decision,

@@ -24,7 +24,7 @@ from copyrator.bundles.engine.reconciler import StepTaker
 from copyrator.bundles.engine.schedule import Schedule
 from copyrator.bundles.engine.step import AT_ONCE, Change, Stale, Step
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)

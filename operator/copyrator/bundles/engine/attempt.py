@@ -21,7 +21,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import deciding as state

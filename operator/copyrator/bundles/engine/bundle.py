@@ -23,9 +23,9 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, ClusterStatus, Outcome
 from copyrator.api.consent import ConsentState, ConsentStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.structs import replace
 from copyrator.bundles.fields import BundleDefaults, bound_status, parse_bundle, parse_status
 from copyrator.bundles.jobs.identity import release_metadata, spec_hash

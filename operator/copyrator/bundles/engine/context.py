@@ -24,7 +24,7 @@ from copyrator.bundles.features import load
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.identity import Hash
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
-from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.informers import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:

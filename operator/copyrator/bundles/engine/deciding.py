@@ -26,8 +26,8 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.bundle import BundleEntry, DeployRequest, acknowledge
 from copyrator.bundles.engine.gate import NOTHING_FOUND, Findings, GateResult, Occasion

@@ -13,11 +13,18 @@ from typing import Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Available, BundleStatus, LastError, PassedOver, VersionRef
-from copyrator.api.candidates import AgeStatus, CandidateStatus
+from copyrator.api.bundle_status import (
+    AgeStatus,
+    Available,
+    BundleStatus,
+    CandidateStatus,
+    LastError,
+    PassedOver,
+    VersionRef,
+)
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import deciding as state

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.restrictions import is_gated, refusal, restrict_spec

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Record
+from copyrator.api.schema import InvalidSpec, Record
 from copyrator.bundles.engine.bundle import BundleEntry, Memories
 from copyrator.bundles.engine.deciding import Correction, Proposal
 from copyrator.bundles.engine.gate import (

@@ -17,9 +17,9 @@ from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus, PassedOver
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Record
+from copyrator.api.schema import Record
 from copyrator.api.seen_time import SeenTime
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.features import load
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.jobs.outcome import (

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
 
 MAX_SEARCHED: Final = 500

@@ -50,7 +50,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ConditionType, ready_reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.oci.errors import RegistryError
 

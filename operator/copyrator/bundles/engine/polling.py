@@ -10,7 +10,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context

@@ -15,9 +15,9 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
 from copyrator.bundles.engine.attempt import AttemptRunner
@@ -40,7 +40,7 @@ from copyrator.bundles.engine.status import BundlePatcher, StaleError, StatusWri
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.engine.uninstall import Uninstaller
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 

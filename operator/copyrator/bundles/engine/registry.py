@@ -21,7 +21,7 @@ from copyrator.bundles.engine.poll import config_digest
 from copyrator.bundles.engine.tags import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.fairness import FairLimit, TimeSlice, working_for
 
 TENANT_HOST_POLLS: Final = 6

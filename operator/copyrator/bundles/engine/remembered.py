@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.bundle_status import MAX_CANDIDATES, AgeStatus, BundleStatus, CandidateStatus
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.engine.tags import admits, deployed_tag, is_below, read_tag
 

@@ -47,7 +47,7 @@ from copyrator.bundles.engine.tags import (
     explain,
 )
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.structs import replace
 
 

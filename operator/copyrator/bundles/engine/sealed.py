@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.references import ReferenceReader, TakeFiles

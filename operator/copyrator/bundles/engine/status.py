@@ -27,10 +27,9 @@ from copyrator.api.conditions import (
     suspended_ready,
     unmanaged_conditions,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.records import merge_patch
-from copyrator.api.times import parse_time
+from copyrator.api.schema import InvalidSpec, merge_patch
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import (
     BundleEntry,

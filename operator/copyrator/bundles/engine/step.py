@@ -17,7 +17,7 @@ from typing import Final
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 
 class Stale(Enum):
@@ -101,3 +101,11 @@ class Step:
             return (await first(written)).then(effect)
 
         return replace(self, effect=both)
+
+
+def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None = None) -> Step:
+    """The step that writes a part of the status; if it does, another reconcile follows at once.
+
+    Jobs or Secrets may not be needed any more.
+    """
+    return Step(entry, status, due=(due, AT_ONCE if status != entry.status else None))

@@ -18,10 +18,9 @@ from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.api.text import times
-from copyrator.api.times import format_duration, format_time
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import format_duration, format_time, times
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import find_blocked, missing_account
 from copyrator.bundles.engine.attempt import ReleaseOwnership

@@ -19,11 +19,10 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import MissingPermission, Outcome
-from copyrator.api.fields import read_json
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import parse_time
+from copyrator.api.schema import read_json
+from copyrator.api.text import count, parse_time
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.script import CheckExit

@@ -12,8 +12,7 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
-from copyrator.api.text import count
-from copyrator.api.times import time_since
+from copyrator.api.text import count, time_since
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.rights import missing_of, required_permissions

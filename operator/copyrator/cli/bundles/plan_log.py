@@ -46,7 +46,7 @@ from copyrator.bundles.jobs.werf_error import NO_ERROR
 from copyrator.cli.core.objects import Body, pods_of
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

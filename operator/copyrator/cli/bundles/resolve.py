@@ -18,14 +18,13 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason, Rejection
+from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
-from copyrator.api.text import printable
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time, printable
 from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.engine import gate as gates

@@ -27,8 +27,7 @@ from copyrator.api.kubeconfig import (
     parse_kubeconfig,
 )
 from copyrator.api.names import LABEL_REMOTE
-from copyrator.api.syntax import check_namespace, check_object_name, shown
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import check_namespace, check_object_name, format_time, parse_time, quoted
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import listed
@@ -47,7 +46,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -243,7 +242,7 @@ def grant(
     kubeconfig = _address(address)
     if check_namespace(name):
         raise click.UsageError(
-            f"NAME: {shown(name)} isn't a valid name; use at most 63 lower-case letters, "
+            f"NAME: {quoted(name)} isn't a valid name; use at most 63 lower-case letters, "
             "digits and '-'"
         )
     namespace = target.namespace_option or wanted[0][1]

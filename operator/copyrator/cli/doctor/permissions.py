@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import count
 from copyrator.bundles.engine.references import (
     Ref,
@@ -47,7 +47,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:

@@ -16,10 +16,19 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
-from copyrator.api.text import Detail, detail_lines, said, short_digest, times
-from copyrator.api.times import format_time, parse_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    detail_lines,
+    format_time,
+    parse_time,
+    said,
+    short_digest,
+    time_since,
+    time_until,
+    times,
+)
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.engine.poll import kept_until
 from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words

@@ -22,9 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_template import RENDERED_TEXT, Place, template_texts
-from copyrator.api.syntax import check_object_name
+from copyrator.api.rule_spec import RENDERED_TEXT, Place, RuleSpec, template_texts
+from copyrator.api.text import check_object_name
 from copyrator.copies.template.scope import (
     Entry,
     Findings,

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.candidates import AgeStatus
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.bundle_status import AgeStatus, BundleStatus
+from copyrator.api.text import format_duration, format_time, parse_time
 from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,

@@ -22,8 +22,7 @@ from copyrator.api.names import (
 )
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
-from copyrator.api.text import times
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time, times
 from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,

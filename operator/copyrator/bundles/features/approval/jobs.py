@@ -21,7 +21,7 @@ from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import find_blocked, missing_account
 from copyrator.bundles.engine.bundle import BundleEntry

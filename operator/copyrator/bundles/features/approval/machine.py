@@ -23,7 +23,7 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.sealed import SealStore
-from copyrator.bundles.engine.step import Step
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
@@ -36,7 +36,6 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     next_number,
     record_failure,
-    record_part,
     record_plan,
     set_message,
 )

@@ -19,12 +19,12 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.sealed import SealStore
-from copyrator.bundles.engine.step import Change, Step
+from copyrator.bundles.engine.step import Change, Step, record_part
 from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since, record_part
+from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
 from copyrator.bundles.features.approval.rights import (
     KindIn,
     PermissionFindings,

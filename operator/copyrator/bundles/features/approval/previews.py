@@ -12,7 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
@@ -28,7 +28,7 @@ from copyrator.bundles.engine.resolve import (
     Resolver,
 )
 from copyrator.bundles.engine.restrictions import describe_left_out
-from copyrator.bundles.engine.step import Step
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -43,7 +43,6 @@ from copyrator.bundles.features.approval.record import (
     PlanResult,
     PlanTarget,
     PreviewRequest,
-    record_part,
     record_preview_result,
     refuse_preview,
     remove_expired_preview,

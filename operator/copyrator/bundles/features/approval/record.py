@@ -21,13 +21,10 @@ from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import count, format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
-from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.engine.tags import admits, is_below
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
@@ -204,14 +201,6 @@ PREVIEW: Final = PreviewPurpose()
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
     return purpose.store(status, structs.replace(purpose.record(status), **fields))
-
-
-def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None = None) -> Step:
-    """The step that writes a part of the status; if it does, another reconcile follows at once.
-
-    Jobs or Secrets may not be needed any more.
-    """
-    return Step(entry, status, due=(due, AT_ONCE if status != entry.status else None))
 
 
 def made_of(status: BundleStatus, target: PlanTarget) -> dict[str, Any]:

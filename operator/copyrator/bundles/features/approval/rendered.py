@@ -13,7 +13,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context

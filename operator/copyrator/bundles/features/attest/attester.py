@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.poll import retry_delay
@@ -49,7 +49,7 @@ from copyrator.bundles.features.signatures.store import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.statements import PushTarget, StatementPusher
 from copyrator.signatures.model import TrustError
 

@@ -13,7 +13,7 @@ from copyrator.api.bundle_status import BundleStatus, ClusterStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.engine.references import (

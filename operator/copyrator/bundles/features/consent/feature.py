@@ -16,10 +16,10 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
-from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.api.selectors import Consent, read_consent
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import AnnotatedNamespace, Context

@@ -9,7 +9,7 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step

@@ -23,7 +23,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.poll import Rhythm
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus

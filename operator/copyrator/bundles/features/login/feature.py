@@ -21,7 +21,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import cancel_all
 from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import SpecError
 from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context

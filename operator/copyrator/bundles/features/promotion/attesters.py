@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.api.fields import SpecError
+from copyrator.api.schema import SpecError
 from copyrator.bundles.engine.key_files import Contents, describe_ref, read_public_keys
 from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.promotion.fields import AttestationsFrom

@@ -11,7 +11,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context

@@ -9,26 +9,36 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from copyrator.api import names
-from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import BUNDLE_REQUEST
-from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
+from copyrator.api.object_refs import NO_OBJECT, BundleRef, LocalObjectRef, bundle_ref, named
+from copyrator.api.schema import (
+    NAMESPACE,
+    Form,
+    Record,
+    Rule,
+    Takes,
+    Time,
+    custom,
+    duration,
+    fail,
+    form_reader,
+    items,
+    text,
+)
+from copyrator.api.selectors import Globs, is_wild
 from copyrator.api.structs import replace
-from copyrator.api.syntax import (
+from copyrator.api.text import (
     LABEL,
     SUBDOMAIN,
     check_namespace,
     check_object_name,
     matching,
-    shown,
+    one_line,
+    parse_duration,
+    quoted,
 )
-from copyrator.api.text import one_line
-from copyrator.api.texts import NAMESPACE
-from copyrator.api.times import parse_duration
 
 PROMOTION_GATE: Final = "promotion"
 """The name of its gate."""
@@ -72,7 +82,7 @@ def _environment(value: str) -> str | None:
     if check_namespace(value) is None:
         return None
     hint = "use at most 63 lower-case letters, digits and '-'"
-    return f"{shown(value)} isn't the name of an environment; {hint}"
+    return f"{quoted(value)} isn't the name of an environment; {hint}"
 
 
 ENVIRONMENT: Final = text(_environment, most=63, pattern=LABEL)
@@ -88,7 +98,7 @@ def _release(value: str) -> str | None:
     namespace, _, name = value.partition("/")
     if check_namespace(namespace) is None and check_object_name(name) is None:
         return None
-    return f"{shown(value)} isn't a release; write it as namespace/name"
+    return f"{quoted(value)} isn't a release; write it as namespace/name"
 
 
 class AttestationsFrom(Form):

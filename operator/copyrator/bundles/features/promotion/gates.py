@@ -22,8 +22,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import first_of
-from copyrator.api.times import format_duration, parse_time
+from copyrator.api.text import first_of, format_duration, parse_time
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
 from copyrator.bundles.engine.gate import (
     PASSED,

@@ -20,7 +20,7 @@ from copyrator.api.conditions import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import format_duration, format_time, parse_time
 from copyrator.bundles.engine.gate import ceil_second
 from copyrator.bundles.engine.tags import is_below
 from copyrator.bundles.features.promotion.fields import MAX_SOAKS, SoakStatus

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.schema import SpecError
 from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -37,7 +37,7 @@ from copyrator.bundles.features.signatures.policy import (
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.store import seen
+from copyrator.kube.watch.reflector import seen
 from copyrator.signatures.model import SignatureRequirement
 
 log = logging.getLogger(__name__)

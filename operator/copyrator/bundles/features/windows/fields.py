@@ -16,10 +16,19 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.fields import check_text
-from copyrator.api.schema import Form, Rule, Takes, custom, fail, form_reader, items, reader, text
-from copyrator.api.syntax import among, matching
-from copyrator.api.syntax import shown as quoted
+from copyrator.api.schema import (
+    Form,
+    Rule,
+    Takes,
+    check_text,
+    custom,
+    fail,
+    form_reader,
+    items,
+    reader,
+    text,
+)
+from copyrator.api.text import among, matching, quoted
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY_MINUTES: Final = 24 * 60

@@ -28,7 +28,7 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.isolated import Isolated
 
 UNVENDORED = pack(

@@ -12,7 +12,7 @@ from tests.component.bundles.fixture_types import TIMING
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.watcher import HealthTiming
-from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.informers import PlacementTiming
 
 SOON = HealthTiming(
     settle=0.05,

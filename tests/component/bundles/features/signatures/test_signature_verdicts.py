@@ -41,7 +41,7 @@ from copyrator.bundles.features.signatures import verifier
 from copyrator.bundles.features.signatures.verifier import SignatureVerifier, judge_found
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import RegistryUnreachable
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.signatures import keys, sigstore_bundle
 from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, SIGNATURE_WORK
 from copyrator.signatures.model import (

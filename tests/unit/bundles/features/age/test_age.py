@@ -8,9 +8,8 @@ from typing import Any
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.candidates import AgeStatus, CandidateStatus
-from copyrator.api.times import format_time
+from copyrator.api.bundle_status import AgeStatus, BundleStatus, CandidateStatus, Deployed
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     PASSED,

@@ -11,7 +11,7 @@ from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,

@@ -17,7 +17,7 @@ from tests.unit.bundles.features.approval.plan_samples import (
 )
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     Candidate,
     Facts,

@@ -31,10 +31,10 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import read_entry
-from copyrator.bundles.engine.step import AT_ONCE
+from copyrator.bundles.engine.step import AT_ONCE, record_part
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import (
     ApprovalMode,
@@ -690,5 +690,5 @@ def test_a_saved_plan_that_keeps_differing_isnt_compared(
 def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
     metadata = {"namespace": "team", "name": "shop", "uid": "1", "resourceVersion": "1"}
     shop = read_entry({"metadata": metadata, "spec": {}}, BundleDefaults())
-    assert AT_ONCE in plan_record.record_part(shop, BundleStatus(ready=1)).due
-    assert AT_ONCE not in plan_record.record_part(shop, shop.status).due
+    assert AT_ONCE in record_part(shop, BundleStatus(ready=1)).due
+    assert AT_ONCE not in record_part(shop, shop.status).due

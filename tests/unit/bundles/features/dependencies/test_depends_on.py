@@ -12,8 +12,8 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.engine.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
 from copyrator.bundles.engine.step import Change

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,

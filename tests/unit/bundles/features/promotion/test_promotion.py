@@ -12,10 +12,10 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     PASSED,

@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outco
 from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     Candidate,
     Facts,

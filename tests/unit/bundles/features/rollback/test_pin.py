@@ -21,7 +21,7 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.records import Packed
+from copyrator.api.schema import Packed
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.conditions import update_pending
 from copyrator.bundles.engine.deciding import Evidence, finish

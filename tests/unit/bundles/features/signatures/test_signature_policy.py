@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
+from copyrator.api.schema import SpecError
 from copyrator.bundles.engine.gate import Refused, Waiting
 from copyrator.bundles.features.signatures.policy import (
     NO_POLICY,
