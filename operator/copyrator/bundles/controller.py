@@ -208,7 +208,7 @@ class BundleController:
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
-        seals = SealStore(context, references)
+        seals = SealStore(context)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
         features.connect(Parts(*shared, polls, poll_states))

@@ -36,8 +36,13 @@ from copyrator.bundles.engine.references import MissingReferenceError, Reference
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StaleError
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, order_of
+from copyrator.bundles.jobs.job import (
+    DeployOrder,
+    build_deploy_job,
+    kubeconfig_secret,
+    login_secret,
+    order_of,
+)
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     Ending,
@@ -338,9 +343,9 @@ class AttemptRunner:
         """
         secrets, sources, written = secrets_of(pods), {}, self.features.secrets(entry.key, job)
         if spec.auth is not None:
-            sources[seal.login_secret(job.name)] = spec.auth
+            sources[login_secret(job.name)] = spec.auth
         if spec.cluster_secret is not None:
-            sources[seal.kubeconfig_secret(job.name)] = spec.cluster_secret
+            sources[kubeconfig_secret(job.name)] = spec.cluster_secret
         try:
             return await self.redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
@@ -436,12 +441,11 @@ class AttemptRunner:
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
             await self.seals.write_login(entry, spec, order.job, access.selected)
-        if not entry.is_plain:
+        if not entry.is_plain or spec.is_gated:
             order = await self.features.shape(entry, spec, order, order.job)
-        if order.command is None and attempted.plan_job is not None:
-            text = "the spec was edited after the plan was made"  # and nothing holds it to that
+        if order.sealed is None and attempted.plan_job is not None:
+            text = "the spec was edited after the plan was made"  # no feature holds it to that
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = replace(order, is_checked=spec.is_gated)
         if order.sealed is not None:
             return order
         _, files = await self.references.values(entry, spec)
@@ -546,7 +550,7 @@ class AttemptRunner:
         asked = self.features.known_to(spec, entry.status, Feature.has_copies)
         is_sealed = any(one.has_copies(spec, status.attempted) for one in asked)
         is_sealed = is_sealed or status.attempted.server is not None
-        login = seal.login_secret(status.attempted.job or "")
+        login = login_secret(status.attempted.job or "")
         has_login = bool(spec.auth) or self.features.have_secrets(spec)
         may_have_login = login in secrets or (has_login and not secrets)
 

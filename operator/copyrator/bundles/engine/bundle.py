@@ -222,7 +222,7 @@ class BundleCache:
         self.on_rival: Callable[[BundleKey], None] = lambda _: None
         """Is called with the other Bundles of its releases, as a Bundle's change concerns them."""
         self.on_change: Callable[[BundleEntry | None, BundleEntry | None], None] = lambda *_: None
-        """Is called with a Bundle before and after each change; None: it wasn't, or isn't, there."""
+        """Is called with a Bundle before and after each change; None: there was, or is, none."""
         self.observer: Callable[[BundleEntry, bool], None] | None = None
         """Is called with each Bundle that is stored (True), or gone; must take little time."""
 

@@ -25,6 +25,7 @@ FEATURES: Final = (
     "freeze",
     "windows",
     "approval",
+    "previews",
     "drift",
     "health",
     "cluster",

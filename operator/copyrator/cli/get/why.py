@@ -102,7 +102,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
 
 async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:
     """The same object; a role with the rules that it has in the cluster, too."""
-    from copyrator.bundles.jobs.rights import add_rules
+    from copyrator.cli.bundles.roles import add_rules
 
     if (resource := _ROLES.get(role["kind"])) is None:
         return role

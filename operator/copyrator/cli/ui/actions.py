@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.text import Detail, count, printable, said, time_since
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import is_spent
 from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (

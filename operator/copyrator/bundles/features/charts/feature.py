@@ -17,6 +17,8 @@ from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
+from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.oci.errors import RegistryError
 
 
@@ -46,6 +48,12 @@ class ChartsFeature(Feature):
             text = f"{facts.message}; it is tried again"
             return FoundChart(Waiting(BundleReason.REGISTRY_UNREACHABLE, text))
         return FoundChart(facts)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """A deploy ends where werf has to download dependencies."""
+        return replace(order, command=checked_deploy) if spec.is_gated else order
 
     async def content(
         self, entry: BundleEntry, spec: BundleSpec, digest: str

@@ -30,7 +30,14 @@ from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.deploy_plans import find_required
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
@@ -39,7 +46,6 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome, PlanRequests
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,
