@@ -24,8 +24,7 @@ from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.trace import Burst, list_names
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
-from copyrator.copies.sources.named import NamedSources
-from copyrator.copies.sources.shares import SourceShares
+from copyrator.copies.sources.records import SourceShares
 from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker
 from copyrator.copies.targets.namespaces import Namespaces
 from copyrator.copies.targets.planning import (
@@ -331,7 +330,6 @@ class CopyContext:
     rule_metrics: RuleMetrics = field(init=False)
     reports: RuleReports = field(init=False)
     """What the next Events say of rules."""
-    named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
     """Changes of namespaces and sources that aren't processed yet."""
@@ -358,7 +356,6 @@ class CopyContext:
         self.unmanaged = UnmanagedObjects(
             informers, self.queue.add_after, self.monotonic, self.timing
         )
-        self.named_sources = NamedSources(self.client, self.informers)
         self.rule_metrics = RuleMetrics(self.metrics)
         self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
 

@@ -21,7 +21,7 @@ from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler, watch_health
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import report_all_writes, report_finished_writes
-from copyrator.copies.rules.summarize import RuleSummary, summarize_target
+from copyrator.copies.rules.summarize import RuleSummary, TargetSummary
 from copyrator.copies.seal.hash_key import load_sealer
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.targets.kinds import Kinds
@@ -106,8 +106,7 @@ class DueWork:
     def _enqueue_if_due(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
         """Queue one copy if it is due; one that failed before is retried at once."""
         summary = RuleSummary()
-        alone = self._context.index.is_alone(binding)
-        summarize_target(self._context, summary, binding, namespace, alone=alone)
+        TargetSummary(self._context, summary, binding).add(namespace)
         for key in (*summary.due, *summary.retrying):
             self._context.queue.add(key, priority)
         for key in (*summary.unsealed, *summary.refused):

@@ -1,12 +1,13 @@
 import asyncio
 import gc
+from dataclasses import replace
 
 import pytest
 
 from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import LabelSelector
-from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
 
@@ -73,12 +74,11 @@ def test_a_target_set_follows_the_namespaces():
 def test_a_namespace_is_judged_when_it_is_asked_about_and_counted_when_all_are():
     namespaces = known(body("team-a", labels={"tier": "front"}), body("team-b"))
     targets = namespaces.targets(TARGETS)
-    assert not targets.settled
     assert len(targets) == 0
     assert "team-a" in targets
     assert "team-b" not in targets
     assert "nowhere" not in targets
-    assert targets.settled
+    assert len(targets) == 1
     namespaces.put(Namespace.from_metadata(body("team-a")))
     assert targets.had("team-a")
     assert "team-a" not in targets
@@ -95,5 +95,6 @@ def test_rules_that_say_the_same_share_a_set_as_long_as_anybody_holds_it():
 
 
 def test_readers_are_equal_so_that_watches_are_shared():
-    assert NamespaceReader() == NamespaceReader()
-    assert NamespaceReader()(body("x")).resource_version == "1"
+    assert replace(NAMESPACE_WATCH, decode=Namespace.from_metadata) == NAMESPACE_WATCH
+    assert hash(NAMESPACE_WATCH) == hash(replace(NAMESPACE_WATCH, decode=Namespace.from_metadata))
+    assert NAMESPACE_WATCH.decode(body("x")).resource_version == "1"

@@ -11,35 +11,43 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.composed.composition import Composition, Part, Reading
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import BusyError
-from copyrator.copies.rules.state import CompiledRule
+from copyrator.copies.remotes.clusters import BusyError, RemoteUse
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
     SourceBinding,
+    problem_of,
     rule_context,
     target_context,
-    unexpected,
 )
-from copyrator.copies.sources.records import refusal
+from copyrator.copies.sources.records import HeaderReader, SourceHeader, SourceShare, refusal
+from copyrator.copies.sources.watches import ALONE, source_watch
 from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shape
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
 from copyrator.copies.template.scope import Entry, TemplateError
 from copyrator.kube import errors
+from copyrator.kube.resources import SECRETS, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 
 OUTLINES = 16
@@ -181,15 +189,14 @@ class ComposedBinding(SourceBinding):
             return
         try:
             content = self.content(namespace)
-            desired = DesiredCopy(known.name, content).without_content()
+            desired = DesiredCopy(known.name, content)
+            desired.content = None
             desired.outline = self._outline_of(content)
             self.composition.note_certificates(content.kind, content.payload)
-        except TemplateError as error:
-            desired = DesiredCopy(known.name, None, str(error))
         except NotHeldError:
             raise
         except Exception as error:
-            desired = DesiredCopy(known.name, None, unexpected(error))
+            desired = DesiredCopy(known.name, None, problem_of(error))
         self._by_namespace[namespace.name if self.compiled.follows_namespaces else _ALL] = desired
 
     def _outline_of(self, content: Content) -> Content:
@@ -219,6 +226,10 @@ def _name_in(template: Tree | None) -> Text:
     return name if isinstance(name, Text) else Text(name)
 
 
+TOGETHER: Final = 0.1
+"""Seconds after a change of a source before the copies are rendered: others may change with it."""
+LONGEST_WAIT: Final = 86_400.0
+"""Seconds after which a rule whose copies depend on the time is reconciled again at the latest."""
 READS = 8
 """Concurrent reads of all templates' sources."""
 HELD_SECONDS = 1.0
@@ -241,13 +252,121 @@ class ComposeError(Exception):
         """Whether it may succeed later although no source changes."""
 
 
+def binding_of(context: CopyContext, owner: str) -> ComposedBinding | None:
+    """The binding of a rule with ``spec.sources``, or None."""
+    for binding in context.index.of_rule(owner).values():
+        return binding if isinstance(binding, ComposedBinding) else None
+    return None
+
+
 class Composer:
-    """Reads and holds sources."""
+    """Reads and holds the sources of all rules with ``spec.sources``, and renders their copies."""
 
     def __init__(self, context: CopyContext) -> None:
         self.context = context
         self._reads = asyncio.Semaphore(READS)
-        self._timers: dict[Composition, asyncio.TimerHandle] = {}
+
+    def begin(
+        self,
+        state: RuleState,
+        resources: Sequence[Resource],
+        remotes: Mapping[KubeconfigRef, RemoteUse],
+    ) -> list[Registration]:
+        """Watch the metadata of a template's sources, and add its binding."""
+        context, compiled = self.context, state.compiled
+        assert compiled is not None
+        parts = []
+        for entry, resource in zip(compiled.spec.sources, resources, strict=True):
+            part = Part(entry, resource)
+            if entry.kubeconfig is not None:
+                part.cluster = remotes[entry.kubeconfig].served
+            elif resource == SECRETS:
+                part.withheld = context.rules.is_kubeconfig
+            parts.append(part)
+        composition = Composition(parts)
+        context.index.add(ComposedBinding(compiled, composition, self))
+        share = context.shares.of(None)
+        watches = []
+        for part in parts:
+            informers = part.cluster.informers if part.cluster else context.informers
+            watch = informers.acquire(
+                _spec(informers, part, part.cluster.share if part.cluster else share),
+                partial(_source_changed, context, state, part),
+                on_synced=lambda: context.requeue_rule(state.key),
+            )
+            part.watch = watch
+            part.changed()
+            watches.append(watch)
+            if (kubeconfig := part.entry.kubeconfig) is not None:
+                remotes[kubeconfig].watches.append(watch)
+        context.index.set_read(compiled.rule.owner, composition.sources())
+        return watches
+
+    async def compose(self, state: RuleState) -> None:
+        """Render the copies of all targets where a source, or the time, has changed.
+
+        Raises:
+            StoppedError: the sources can't be used (now); the copies stay as they are.
+            ApiError: one can't be read.
+        """
+        compiled = state.compiled
+        assert compiled is not None
+        binding = binding_of(self.context, compiled.rule.owner)
+        if binding is None:
+            return
+        composition = binding.composition
+        try:
+            check(composition)
+            await self._render(binding)
+        except BusyError:
+            raise StoppedError(None, BUSY_AGAIN) from None
+        except ComposeError as error:
+            composition.fault = f"{error.condition.reason}: {error.condition.message}"
+            state.freeze()
+            facts = RuleFacts(
+                sources=composition.count(),
+                composed_of=composition.to_string(),
+                targets=len(compiled.targets),
+                copies=compiled.rule.status.copies,
+            )
+            again = self.context.timing.room_again if error.waits else None
+            raise StoppedError(error.condition, again, facts) from error
+        composition.fault = None
+
+    async def _render(self, binding: ComposedBinding) -> None:
+        context, composition = self.context, binding.composition
+        if composition.until is not None and composition.until <= context.clock():
+            self.drop(composition)
+            composition.renewed(None)
+        turn = TimeSlice()
+        known = composition.is_covered_by(composition.rendered)
+        if known and not await self._is_any_pending(binding, turn):
+            return
+        async with self.held(binding):
+            for name in list(binding.compiled.targets):
+                namespace = context.namespaces.get(name)
+                if namespace is not None:
+                    binding.compose(namespace)
+                await turn.pause()
+
+    async def _is_any_pending(self, binding: ComposedBinding, turn: TimeSlice) -> bool:
+        """Whether the copy of any target has to be rendered."""
+        for name in list(binding.compiled.targets):
+            namespace = self.context.namespaces.get(name)
+            if namespace is not None and binding.at(namespace).pending:
+                return True
+            if namespace is not None and not binding.compiled.follows_namespaces:
+                return False  # they are all the same
+            await turn.pause()
+        return False
+
+    def seconds_until_change(self, owner: str) -> float | None:
+        """When the copies have to be rendered again although no source changes."""
+        binding = binding_of(self.context, owner)
+        if binding is None or binding.composition.until is None:
+            return None
+        left = (binding.composition.until - self.context.clock()).total_seconds()
+        return min(max(left, 0.0) + 1.0, LONGEST_WAIT)
 
     @asynccontextmanager
     async def held(self, binding: ComposedBinding) -> AsyncIterator[bool]:
@@ -265,8 +384,7 @@ class Composer:
         if composition.clusters and composition.lock.locked():
             raise BusyError  # no further worker waits for another cluster
         composition.users += 1
-        if timer := self._timers.pop(composition, None):
-            timer.cancel()
+        composition.keep()
         try:
             async with composition.lock:
                 renewed = await self._refresh(binding)
@@ -275,13 +393,11 @@ class Composer:
             composition.users -= 1
             if not composition.users and composition.reading is not None:
                 loop = asyncio.get_running_loop()
-                timer = loop.call_later(HELD_SECONDS, self.drop, composition)
-                self._timers[composition] = timer
+                composition.timer = loop.call_later(HELD_SECONDS, self.drop, composition)
 
     def drop(self, composition: Composition) -> None:
         """Hold the contents no longer."""
-        if timer := self._timers.pop(composition, None):
-            timer.cancel()
+        composition.keep()
         if composition.reading is not None:
             self.context.shares.of(None).give_back(composition.reading.size)
             composition.reading = None
@@ -410,3 +526,45 @@ def check(composition: Composition) -> None:
         raise ComposeError(RuleReason.TOO_LARGE, f"{why}; the copies stay as they are")
     if missing := composition.missing():
         raise ComposeError(RuleReason.SOURCE_NOT_FOUND, missing)
+
+
+def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSpec:
+    """Few names of a namespace have a watch each; more share one of all its metadata.
+
+    In another cluster each has its own, which needs no right to more than that object.
+    """
+    entry, resource = part.entry, part.resource
+    whole = source_watch(resource, share, entry.namespace, entry.name, entry.selector)
+    alone = replace(whole, metadata_only=True, decode=HeaderReader(resource.kind))
+    if entry.name is None or part.cluster is not None or alone in informers:
+        return alone
+    wide, place = replace(alone, name=None), (resource, entry.namespace)
+    known = sum((s.resource, s.namespace) == place and bool(s.name) for s in informers.specs())
+    return wide if wide in informers or known >= ALONE else alone
+
+
+def _source_changed(
+    context: CopyContext,
+    state: RuleState,
+    part: Part,
+    name: ObjectName,
+    _old: SourceHeader | None,
+    _new: SourceHeader | None,
+) -> None:
+    if not part.concerns(name):
+        return
+    part.changed()
+    if part.watch is None or state.compiled is None:  # it is being opened, or not served any more
+        return
+    owner = state.compiled.rule.owner
+    binding = binding_of(context, owner)
+    if binding is None or part not in binding.composition.parts:
+        return
+    composition = binding.composition
+    context.index.set_read(owner, composition.sources())
+    if composition.is_covered_by(composition.rendered) and state.phase is not RulePhase.FROZEN:
+        return  # it was read already
+    if state.phase is RulePhase.SERVING:
+        state.trace.source_changed(str(name))
+        state.lag.change(context.monotonic())
+    context.queue.add_after(state.key, TOGETHER)

@@ -134,6 +134,8 @@ class Composition:
     """Of the contents that the wanted copies were rendered from; only with spec.rollout."""
     fault: str | None = None
     """Why the copies stay as they are, as of the last reconcile of the rule."""
+    timer: asyncio.TimerHandle | None = None
+    """Drops the contents after their last use."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the sources are read."""
     clusters: frozenset[RemoteCluster] = field(init=False)
@@ -141,6 +143,12 @@ class Composition:
 
     def __post_init__(self) -> None:
         self.clusters = frozenset(part.cluster for part in self.parts if part.cluster is not None)
+
+    def keep(self) -> None:
+        """Don't drop the contents when their time is over."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def renewed(self, versions: Versions | None) -> None:
         """The copies are rendered from these versions from now on; None: from none yet."""

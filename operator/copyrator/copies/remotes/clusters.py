@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from copyrator.api.certificates import CREDENTIAL, Certificate
 from copyrator.api.keys import ObjectName, RuleKey
@@ -27,16 +27,13 @@ from copyrator.api.kubeconfig import (
 )
 from copyrator.api.rule_spec import place_of
 from copyrator.api.rule_status import SourceCluster
-from copyrator.copies.sources.shares import SourceShare
+from copyrator.copies.sources.records import SourceShare
 from copyrator.kube.auth import remote_endpoint
 from copyrator.kube.client.remote import RemoteClient
 from copyrator.kube.errors import ApiError, ClusterChanged, Unreachable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.kube.watch.reflector import Timing
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

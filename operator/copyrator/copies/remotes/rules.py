@@ -31,7 +31,7 @@ from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.status import write_status
-from copyrator.copies.sources.shares import SourceShare, SourceShares
+from copyrator.copies.sources.records import SourceShare, SourceShares
 from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.resources import SECRETS, UID_NAMESPACE
 from copyrator.kube.watch.informers import Registration, WatchSpec

@@ -177,8 +177,12 @@ class RuleCompiler:
 
     async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
         places = {text: place for place, text in rule_texts(spec)}
-        if (why := _refusal(rule, spec, self._context.settings)) is not None:
-            return ready_conditions.tenant_refused(why)
+        if (name := spec.transform.name) and tenant_of(rule, self._context.settings):
+            from copyrator.copies.template.compiling import name_refusal
+
+            if why := name_refusal(name):
+                return ready_conditions.tenant_refused(why)
+        own_name = spec.template.body["metadata"]["name"] if spec.template else None
         slice_ = TimeSlice()
         found: dict[str, Text] = {}
         for batch in _batches(places):
@@ -186,7 +190,7 @@ class RuleCompiler:
             for text, answer in answers.items():
                 if isinstance(answer, str):
                     return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))
-                if SOURCES in answer.names and text == _name_in(spec):
+                if SOURCES in answer.names and text == own_name:
                     why = "can't depend on sources: the names of copies are fixed"
                     return ready_conditions.invalid(InvalidSpec(_NAME, why))
                 found[text] = Text(text, answer)
@@ -209,19 +213,6 @@ class RuleCompiler:
             found |= compile_texts([text])
             await slice_.pause()
         return found
-
-
-def _name_in(spec: RuleSpec) -> str:
-    """The template's text for the names of copies."""
-    return str(spec.template.body["metadata"]["name"]) if spec.template else ""
-
-
-def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
-    """What in a tenant's name template isn't allowed to tenants' rules."""
-    from copyrator.copies.template.compiling import name_refusal
-
-    name = spec.transform.name
-    return name_refusal(name) if name and tenant_of(rule, settings) else None
 
 
 def _batches(texts: Mapping[str, object]) -> list[list[str]]:

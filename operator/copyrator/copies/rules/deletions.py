@@ -30,7 +30,6 @@ from copyrator.copies.rules.status import (
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, owned_copies
-from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.planning import Cause, Unconfirmed, judge_edit
 from copyrator.kube import errors
 from copyrator.workqueue.fairness import TimeSlice
@@ -107,7 +106,10 @@ class DeletionGuard:
             state.deletions.spare()
             return
         known = state.deletions.condemned.issuperset(summary.unwanted)
-        if summary.is_mass_deletion and not (edited or known or self._is_listed_again(state)):
+        assert self._context.namespace_watch is not None
+        watches = [*state.sources, self._context.namespace_watch]
+        is_sure = edited or known or not summary.is_mass_deletion
+        if not (is_sure or state.deletions.listed_again(watches)):
             log.warning(
                 "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
                 "listing again before they are deleted",
@@ -137,10 +139,6 @@ class DeletionGuard:
         state.deletions.confirm(rule.generation)
         return True
 
-    def _is_listed_again(self, state: RuleState) -> bool:
-        assert self._context.namespace_watch is not None
-        return state.deletions.listed_again([*state.sources, self._context.namespace_watch])
-
 
 KIND_GONE = 10.0
 """Seconds that a kind must be missing before its objects count as deleted."""
@@ -159,14 +157,12 @@ class RuleRemover:
     def __init__(
         self,
         context: CopyContext,
-        kinds: Kinds,
         release: Callable[[RuleKey], None],
         *forgets: Callable[[RuleKey], None],
     ) -> None:
         self._release = release
         self._forgets = (release, *forgets)
         self._context = context
-        self._kinds = kinds
         self._takeover_at: dict[RuleKey, float] = {}
         """Loop time from which this operator ends a rule that it doesn't serve."""
 

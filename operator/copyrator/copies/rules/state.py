@@ -289,6 +289,11 @@ class RuleState:
         if self.compiled is not None:
             self.compiled.active = False
 
+    def freeze(self) -> None:
+        """Write nothing more; the next reconcile decides anew."""
+        self.pause()
+        self.phase = RulePhase.FROZEN
+
     def resume(self) -> None:
         """Write what the phase allows."""
         if self.compiled is not None:

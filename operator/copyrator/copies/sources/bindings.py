@@ -37,7 +37,7 @@ class DesiredCopy:
     """The wanted copy at one target, or at all of them alike."""
 
     __slots__ = (
-        *("_content", "digest", "equal", "name", "outline", "pending", "problem"),
+        *("content", "digest", "equal", "name", "outline", "pending", "problem"),
         "right_shape",
     )
 
@@ -46,6 +46,8 @@ class DesiredCopy:
     ) -> None:
         self.name = name
         """Of the copy; empty where it can't be rendered."""
+        self.content = content
+        """None where it has to be rendered again, or can't be rendered."""
         self.digest = content.digest if content else b""
         self.pending = pending
         """Whether its sources have to be read before it can be rendered."""
@@ -57,17 +59,6 @@ class DesiredCopy:
         """The digest of the content's other form, as the API server returns it."""
         self.outline: Content | None = None
         """The content without values, where the content isn't held."""
-        self._content = content
-
-    @property
-    def content(self) -> Content | None:
-        """The wanted content; None where it has to be rendered again, or can't be rendered."""
-        return self._content
-
-    def without_content(self) -> DesiredCopy:
-        """The same for a template, whose content is rendered on demand."""
-        self._content = None
-        return self
 
 
 class SourceBinding:
@@ -226,32 +217,32 @@ class SourceBinding:
                 rule=compiled.rule.owner,
                 sealer=compiled.sealer,
             )
-        except (TemplateError, TransformError) as error:
-            return DesiredCopy(name, None, str(error))
         except Exception as error:
-            return DesiredCopy(name, None, unexpected(error))
+            return DesiredCopy(name, None, problem_of(error))
         return DesiredCopy(name, content)
 
     def _desired_in(self, namespace: Namespace) -> DesiredCopy:
         try:
             if self._desired is None:
-                return DesiredCopy(*self._render(namespace)).without_content()
+                desired = DesiredCopy(*self._render(namespace))
+                desired.content = None
+                return desired
             assert self.compiled.name is not None
             context = target_context(namespace, self.compiled.rule) | self._source_context()
             name = checked_name(self.compiled.name.render(context), self.compiled.spec.kind)
             return DesiredCopy(name, self._desired.content, self._desired.problem)
-        except TemplateError as error:
-            return DesiredCopy("", None, str(error))
         except Exception as error:
-            return DesiredCopy("", None, unexpected(error))
+            return DesiredCopy("", None, problem_of(error))
 
     def _source_context(self) -> dict[str, Any]:
         assert self.source is not None
         return {"source": source_context(self.source.body["metadata"], self.compiled.spec.kind)}
 
 
-def unexpected(error: Exception) -> str:
-    """A problem for the status; the error's own text may hold a value."""
+def problem_of(error: Exception) -> str:
+    """Why a copy can't be rendered, for the status; other errors' texts may hold a value."""
+    if isinstance(error, TemplateError | TransformError):
+        return str(error)
     return f"the copy can't be created: {type(error).__name__}"
 
 

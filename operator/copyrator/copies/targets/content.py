@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE, map_in
+from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.ownership import (
@@ -31,7 +32,7 @@ from copyrator.copies.targets.ownership import (
     is_ours_exactly,
     reference_marks,
 )
-from copyrator.copies.targets.records import CopyRecord, Extras
+from copyrator.copies.targets.records import Extras
 from copyrator.copies.targets.transform import (
     OPERATOR_MARKS,
     OUR_KEYS,
@@ -103,10 +104,6 @@ class Content:
             return _contains(found, self.payload)
         fields = found.keys() | self.payload.keys()
         return all((found.get(name) or None) == (self.payload.get(name) or None) for name in fields)
-
-    def is_right(self, record: CopyRecord) -> bool:
-        """Whether a copy has this content and nothing else that matters."""
-        return record.digest == self.digest and self.is_undisturbed(record.shape)
 
     def outline(self) -> Content:
         """The same without values: what `is_undisturbed` needs, and no more."""
@@ -225,24 +222,15 @@ def _seal(sealer: Sealer, **parts: Any) -> Content:
     return Content(**parts, digest=sealer.digest(parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a copy; ``resource`` is the kind's key as in CopyKey."""
-
-    resource: str
-    namespace: str
-    name: str
-
-
-def new_object(content: Content, place: Place, rule: str, sealer: Sealer) -> dict[str, Any]:
+def new_object(content: Content, key: CopyKey, rule: str, sealer: Sealer) -> dict[str, Any]:
     """The body that creates the copy."""
-    seal = sealer.seal(content.digest, place.resource, place.namespace, place.name, rule)
+    seal = sealer.seal(content.digest, key.kind, key.namespace, key.name, rule)
     return {
         "apiVersion": content.api_version,
         "kind": content.kind,
         "metadata": {
-            "name": place.name,
-            "namespace": place.namespace,
+            "name": key.name,
+            "namespace": key.namespace,
             "labels": dict(content.labels),
             "annotations": {**content.annotations, names.ANN_HASH: seal},
         },
