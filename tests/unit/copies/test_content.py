@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import pytest
 
 from copyrator.api import names
-from copyrator.api.globs import Globs
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import KeyTransform, Transform
+from copyrator.api.selectors import Globs
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import CopyRequest, DesiredCopy
 from copyrator.copies.targets.content import (

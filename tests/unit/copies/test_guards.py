@@ -8,7 +8,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.copies.sources.watches import _NamedSource
 from copyrator.copies.targets.reconciler import CopyWriter
 from copyrator.kube import errors
-from copyrator.kube.watch.store import Seen
+from copyrator.kube.watch.reflector import Seen
 
 NAME = ObjectName("team", "app")
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
-from copyrator.api.selectors import LabelSelector
+from copyrator.api.selectors import Globs, LabelSelector
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 

@@ -48,7 +48,7 @@ from copyrator.kube import errors
 from copyrator.kube.resources import SECRETS, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, RequeueAfter
 
 OUTLINES = 16
 """Outlines of one rule that are kept to be shared; equal copies share one."""

@@ -19,7 +19,7 @@ from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
 from copyrator.api.rule_status import RuleFacts
 from copyrator.api.structs import replace
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout import steps
 from copyrator.copies.rollout.consumers import Consumers, ConsumersError

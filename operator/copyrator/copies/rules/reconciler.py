@@ -11,9 +11,9 @@ from functools import partial
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule_spec import Mode, RuleSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.composed.composer import Composer, binding_of
@@ -56,7 +56,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAfter
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""

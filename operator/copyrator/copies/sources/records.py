@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import RuleKey
+from copyrator.api.schema import NOT_WHOLE
+from copyrator.api.selectors import Consent, read_consent
 from copyrator.api.text import count
 from copyrator.copies.targets.transform import is_copy
 
@@ -215,8 +215,8 @@ _MIB: Final = 1024 * 1024
 class SourceShare:
     """What the sources of one tenant's rules hold, or those of all trusted rules.
 
-    It is a `Share` of kube.watch.store. `most` is the limit of bytes without a tenant, and `whose`
-    its sources are, for messages.
+    It is a `Share` of kube.watch. `most` is the limit of bytes without a tenant, and `whose` its
+    sources are, for messages.
     """
 
     def __init__(

@@ -7,12 +7,12 @@ from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
 from copyrator.api.rule_status import Failure
-from copyrator.api.times import parse_time
+from copyrator.api.schema import NOT_WHOLE
+from copyrator.api.text import parse_time
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
@@ -31,10 +31,10 @@ from copyrator.copies.targets.planning import Action, Cause, CopyDecision, Unman
 from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.unmanaged import UnmanagedObject, compares
 from copyrator.kube import errors
-from copyrator.kube.client.pages import METADATA_WATCH
+from copyrator.kube.client.answers import METADATA_WATCH
 from copyrator.kube.errors import NOT_HELD, ApiError, Permission, Refusal
 from copyrator.kube.resources import Resource
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAfter
 
 _COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
 """Causes for which the wanted content is needed although nothing is written."""
