@@ -17,7 +17,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
-from copyrator.api.rule_status import CopyCounts, Failure
+from copyrator.api.rule_status import NO_COPIES, CopyCounts, Failure
 from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
@@ -267,9 +267,6 @@ class KindView:
         return self.registration.synced
 
 
-NOTHING = CopyCounts()
-
-
 class RuleMetrics:
     """Each rule's last reason and counts, so that a change updates the sums by the difference."""
 
@@ -277,7 +274,7 @@ class RuleMetrics:
         self._metrics = metrics
         self._known: dict[RuleKey, tuple[str, CopyCounts]] = {}
 
-    def note(self, key: RuleKey, reason: str, copies: CopyCounts = NOTHING) -> None:
+    def note(self, key: RuleKey, reason: str, copies: CopyCounts = NO_COPIES) -> None:
         """A rule was reconciled: the reason of its Ready condition, and its copies."""
         before = self._known.get(key)
         if before == (reason, copies):
@@ -348,7 +345,7 @@ class CopyContext:
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
     def __post_init__(self) -> None:
-        self.shares = SourceShares(self.requeue_rule)
+        self.shares = SourceShares(self.queue.add)
         self.drift = CopyDriftTracker(self.monotonic, self.timing)
         self.fights = FightTracker(self.monotonic, self.timing)
         informers = self.informers if self.watches_unmanaged else None
@@ -356,11 +353,12 @@ class CopyContext:
             informers, self.queue.add_after, self.monotonic, self.timing
         )
         self.rule_metrics = RuleMetrics(self.metrics)
-        self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
 
-    def _uid_of(self, namespace: str) -> str:
-        known = self.namespaces.get(namespace)
-        return known.uid if known else ""
+        def uid_of(namespace: str) -> str:
+            known = self.namespaces.get(namespace)
+            return known.uid if known else ""
+
+        self.reports = RuleReports(self.recorder, uid_of, self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:
@@ -457,7 +455,7 @@ class CopyContext:
         if compiled is None or self.copies_requested(compiled) <= compiled.spec.limit:
             return True
         state.pause()
-        self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
+        self.queue.add(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
     def state_of(self, owner: str) -> RuleState | None:
@@ -475,10 +473,6 @@ class CopyContext:
             due = max(state.next_status, state.next_summary, now + settling / 2)
             priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
             self.queue.add_after(state.key, due - now, priority)
-
-    def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
-        """Reconcile a rule again now."""
-        self.queue.add(key, priority)
 
     def requeue_all_rules(self) -> None:
         """Reconcile every rule again now."""

@@ -85,7 +85,7 @@ class DueWork:
                 context.keeps_limit(state)
                 context.touch(state.compiled.rule.owner)
                 if was and context.namespaces.get(name) is not None:
-                    context.requeue_rule(state.key)  # its copy there may be unwanted now
+                    context.queue.add(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:
                 state.trace.namespace_changed(name)
@@ -213,7 +213,7 @@ class CopyController:
         key = RuleKey(metadata["namespace"], metadata["name"])
         if deleted:
             self._context.rules.drop(key, metadata.get("uid"))
-            self._context.requeue_rule(key, Priority.URGENT)
+            self._context.queue.add(key, Priority.URGENT)
             return
         rule = Rule.from_body(body, served=is_served(key, self._context.settings))
         known = self._context.rules.get(key)
@@ -221,7 +221,7 @@ class CopyController:
             return
         if known is None or not known.is_equivalent_to(rule):
             # Urgent: this may supersede keys that are queued for its copies.
-            self._context.requeue_rule(key, Priority.URGENT)
+            self._context.queue.add(key, Priority.URGENT)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
         """Reconcile one key; the workers' handler for rule and copy keys."""
@@ -275,16 +275,18 @@ class CopyController:
             context.namespaces.drop(name.name)
         else:
             context.namespaces.put(new)
-        if old is None or new is None or _affects_rules(old, new):
+        affects = old is None or new is None or _affects_rules(old, new)
+        if affects:
             context.index.forget_namespace(name.name)
         if context.namespace_watch is not None and context.namespace_watch.reflector.lists:
-            more = new is not None and (old is None or _affects_rules(old, new))
             tenants = {
                 state.compiled.targets.tenant
                 for state in context.rule_states.values()
                 if state.compiled is not None
             }
-            context.changes.add_namespace(name.name, before, tenants, more=more)
+            context.changes.add_namespace(
+                name.name, before, tenants, more=affects and new is not None
+            )
 
     # --- watches ---------------------------------------------------------------------------------
 
@@ -319,7 +321,7 @@ class CopyController:
             health = watch_health(context, state)
             if state.watch_health != health and state.key in context.rule_states:
                 state.watch_health = health
-                context.requeue_rule(state.key, Priority.RESYNC)
+                context.queue.add(state.key, Priority.RESYNC)
             await pause()
 
 

@@ -135,17 +135,17 @@ class ComposedBinding(SourceBinding):
         try:
             async with self._composer.held(self) as renewed:
                 if renewed:
-                    context.requeue_rule(rule)  # to render its other copies, too
+                    context.queue.add(rule)  # to render its other copies, too
                 if (place := context.namespaces.get(namespace)) is not None:
                     self.compose(place)
                 return await write()
         except ComposeError:
-            context.requeue_rule(rule)  # which reports the error in its status
+            context.queue.add(rule)  # which reports the error in its status
             return Done()
         except (BusyError, NotHeldError):
             return RequeueAfter(BUSY_AGAIN)
         except errors.ApiError as error:
-            context.requeue_rule(rule)
+            context.queue.add(rule)
             return Failed(error)
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
@@ -292,7 +292,7 @@ class Composer:
             watch = informers.acquire(
                 _spec(informers, part, part.cluster.share if part.cluster else share),
                 partial(_source_changed, context, state, part),
-                on_synced=lambda: context.requeue_rule(state.key),
+                on_synced=lambda: context.queue.add(state.key),
             )
             part.watch = watch
             part.changed()

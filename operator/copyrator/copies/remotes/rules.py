@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from copyrator.api import names, structs
@@ -51,7 +51,7 @@ class Remotes:
     def __init__(self, context: CopyContext) -> None:
         self._context = context
         self.timing = REMOTE_TIMING
-        self._shares = SourceShares(context.requeue_rule)
+        self._shares = SourceShares(context.queue.add)
         self._uses: dict[RuleKey, dict[KubeconfigRef, RemoteUse]] = {}
         self._clusters: dict[str, RemoteCluster] = {}
         """By fingerprint."""
@@ -76,7 +76,7 @@ class Remotes:
 
     def _watch(self, name: ObjectName, rule: RuleKey) -> Registration:
         def changed(*_: object) -> None:
-            self._context.requeue_rule(rule)
+            self._context.queue.add(rule)
 
         spec = WatchSpec(SECRETS, name.namespace, name=name.name, decode=read_secret)
         return self._context.informers.acquire(spec, changed, on_synced=changed)
@@ -133,7 +133,7 @@ class Remotes:
 
     def _notify(self, cluster: RemoteCluster) -> None:
         for rule in list(cluster.users):
-            self._context.requeue_rule(rule)
+            self._context.queue.add(rule)
 
     def _changed(self, cluster: RemoteCluster) -> None:
         """Another cluster answers with this credential: each of its users opens that one anew."""
@@ -200,7 +200,7 @@ class Remotes:
             for binding in context.index.of_rule(owner).values():
                 binding.withhold()
             if rule := context.rules.by_owner(owner):
-                context.requeue_rule(rule.key)
+                context.queue.add(rule.key)
 
     # --- preparation -----------------------------------------------------------------------------
 
@@ -250,7 +250,12 @@ class Remotes:
             raise StoppedError(condition, error.again, self.facts_kept(rule, use)) from None
         home = self._context.namespaces.get(UID_NAMESPACE)
         if use.is_home(self._context.client.connection.host, home.uid if home else ""):
-            raise StoppedError(_source_is_home(use), freezes=True)
+            why = (
+                f"the Secret {use.name} leads to the cluster that the operator runs in; remove "
+                "kubeConfig, or correct the Secret"
+            )
+            problem = InvalidSpec("spec.source.kubeConfig", why)
+            raise StoppedError(ready_conditions.invalid(problem), freezes=True)
         known, found = use.known_to(rule.uid) or _known_cluster(rule, use), use.describe()
         if known is None or known.is_same_as(found) or rule.source_cluster == found.identity:
             use.accept(rule.uid)
@@ -282,8 +287,10 @@ class Remotes:
     def judge(self, rule: Rule) -> ReadyCondition | None:
         """SourceUnreachable while the watches of another cluster have a fault; None without one."""
         for use in self.of_rule(rule.key).values():
-            if why := _fault(use, use.watches):
-                return self._unreachable(rule, use, why)
+            for watch in use.watches:
+                if watch.failure is not None and not watch.synced:
+                    what = str(watch.reflector).removesuffix(place_of(use.ref))
+                    return self._unreachable(rule, use, f"{what}: {watch.failure.message}")
             use.unreachable_since = None
         return None
 
@@ -346,15 +353,6 @@ def _known_cluster(rule: Rule, use: RemoteUse) -> SourceCluster | None:
     return None
 
 
-def _fault(use: RemoteUse, watches: Iterable[Registration]) -> str | None:
-    """Why the sources in another cluster aren't seen now, or None."""
-    for watch in watches:
-        if watch.failure is not None and not watch.synced:
-            what = str(watch.reflector).removesuffix(place_of(use.ref))
-            return f"{what}: {watch.failure.message}"
-    return None
-
-
 def _source_cluster_changed(
     use: RemoteUse, known: SourceCluster, found: SourceCluster, owner: str
 ) -> ReadyCondition:
@@ -366,15 +364,4 @@ def _source_cluster_changed(
         f"({known.identity}); the copies stay as they are. Correct the Secret {use.name}, or "
         f"confirm: kubectl annotate copyratorrule -n {owner.partition('/')[0]} "
         f"{owner.partition('/')[2]} --overwrite {names.ANN_SOURCE_CLUSTER}={found.identity}",
-    )
-
-
-def _source_is_home(use: RemoteUse) -> ReadyCondition:
-    """The other cluster is the operator's own."""
-    return ready_conditions.invalid(
-        InvalidSpec(
-            "spec.source.kubeConfig",
-            f"the Secret {use.name} leads to the cluster that the operator runs in; remove "
-            "kubeConfig, or correct the Secret",
-        )
     )

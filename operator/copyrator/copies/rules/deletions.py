@@ -193,7 +193,7 @@ class RuleRemover:
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
         for key in self._context.index.remove_rule(owner):
-            self._context.requeue_rule(key, Priority.RESYNC)
+            self._context.queue.add(key, Priority.RESYNC)
 
     async def remove(self, rule: Rule) -> Outcome:
         """Delete the rule's copies, then remove the finalizer.

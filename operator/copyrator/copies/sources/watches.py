@@ -82,7 +82,7 @@ class SourceWatches:
         assert source is not None
 
         def on_synced() -> None:
-            self._context.requeue_rule(state.key)
+            self._context.queue.add(state.key)
 
         registrations = []
         for order, namespace in enumerate(source.namespaces):
@@ -151,7 +151,7 @@ def _source_changed(
     owner, origin = compiled.rule.owner, f"{name.namespace}/{name.name}"
     if record is None or _refusal(context, compiled, record):
         if context.index.remove(owner, origin):
-            context.requeue_rule(state.key)
+            context.queue.add(state.key)
         return
     compiled.close_barrier()
     binding = SourceBinding(compiled, record, (order, name.name))
@@ -165,7 +165,7 @@ def _source_changed(
     context.changes.add_binding(binding)
     moved = earlier is None or earlier.static_name != binding.static_name
     if moved or compiled.barrier is not None:
-        context.requeue_rule(state.key)  # copies of another name may be unwanted now
+        context.queue.add(state.key)  # copies of another name may be unwanted now
     else:
         context.touch(owner)
 

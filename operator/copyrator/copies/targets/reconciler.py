@@ -297,7 +297,11 @@ class _Attempt:
         unmanaged = self._writer.unmanaged
         rule = self._context.awaited_source(self._key, unmanaged) if unmanaged else None
         if rule is not None:
-            self._report(FailureReason.CONFLICT, awaited_message(rule.owner))
+            why = (
+                f"the rule {rule.owner} copies the existing object, and its source isn't known "
+                "yet: see that rule's status"
+            )
+            self._report(FailureReason.CONFLICT, why)
         return rule is not None
 
     def _record(self) -> CopyRecord | None:
@@ -350,7 +354,7 @@ class _Attempt:
             record = self._record()
             rule = self._context.rules.by_owner(record.owner) if record else None
             if rule is not None:
-                self._context.requeue_rule(rule.key)
+                self._context.queue.add(rule.key)
         return self._settled(plan)
 
     def _settled(self, plan: CopyDecision[CopyRequest]) -> Outcome:
@@ -367,7 +371,12 @@ class _Attempt:
         """It isn't read again before the watch delivers a change, or other content is wanted."""
         record = self._record()
         owner = record.marks if record else ""
-        self._report(FailureReason.CONFLICT, unsealed_message(owner))
+        why = (
+            f"an object that carries the marks of the rule {owner} without a valid seal exists, "
+            "with other content than the rule requires; delete it, or overwrite it: copyrator "
+            f"reseal rule {owner}"
+        )
+        self._report(FailureReason.CONFLICT, why)
         return RequeueAfter(self._context.timing.longest_reread, Priority.RESYNC)
 
     def _failed(self, plan: CopyDecision[CopyRequest], error: ApiError) -> Outcome:
@@ -440,23 +449,6 @@ NOT_A_COPY: Final = (
     "an object of that name that isn't a copy exists; delete it, or set spec.onConflict"
 )
 """The remedy for an object that isn't ours."""
-
-
-def unsealed_message(owner: str) -> str:
-    """The remedy for an object with the marks of a rule (``namespace/name``) and no seal."""
-    return (
-        f"an object that carries the marks of the rule {owner} without a valid seal "
-        "exists, with other content than the rule requires; delete it, or overwrite "
-        f"it: copyrator reseal rule {owner}"
-    )
-
-
-def awaited_message(owner: str) -> str:
-    """Why an object isn't overwritten that may be the source of a rule."""
-    return (
-        f"the rule {owner} copies the existing object, and its source isn't known yet: "
-        "see that rule's status"
-    )
 
 
 def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource) -> Refusal | None:
