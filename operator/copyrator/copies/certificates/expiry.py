@@ -13,7 +13,7 @@ from copyrator.copies.certificates.reading import certificates_in
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.targets.transform import keeps
+from copyrator.copies.targets.content import keeps
 from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import TimeSlice
 

@@ -18,8 +18,7 @@ from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.composed.composer import Composer, binding_of
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import RemoteUse
-from copyrator.copies.remotes.rules import CLUSTER_AGAIN, Remotes
+from copyrator.copies.remotes.clusters import CLUSTER_AGAIN, Remotes, RemoteUse
 from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (

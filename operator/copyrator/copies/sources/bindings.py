@@ -19,12 +19,17 @@ from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.targets.adoption import copier
-from copyrator.copies.targets.content import Content, copied_content, payload_of, rendered_content
+from copyrator.copies.targets.content import (
+    Content,
+    TransformError,
+    copied_content,
+    payload_of,
+    rendered_content,
+)
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import ACCEPTED, Shape
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.transform import TransformError
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.workqueue.queue import Outcome

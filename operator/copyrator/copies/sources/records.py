@@ -18,7 +18,7 @@ from copyrator.api.keys import RuleKey
 from copyrator.api.schema import NOT_WHOLE
 from copyrator.api.selectors import Consent, read_consent
 from copyrator.api.text import count
-from copyrator.copies.targets.transform import is_copy
+from copyrator.copies.targets.marks import is_copy
 
 SOURCE_OVERHEAD: Final = 2048
 """Bytes of memory per source beyond its JSON: dicts and strings of a small object."""

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.copies.seal.sealing import DIGEST_BYTES, Sealer
+from copyrator.copies.targets.marks import OUR_KEYS
 from copyrator.copies.targets.ownership import ANNOTATIONS, LABELS, Ownership, Shape, Shapes
-from copyrator.copies.targets.transform import OUR_KEYS
 
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
