@@ -487,4 +487,4 @@ class CopyContext:
 
     def count_owned(self, owner: str) -> int:
         """How many copies a rule has, of every kind."""
-        return sum(view.copies.count(owner) for view in self.kinds.values())
+        return sum(len(view.copies.owned_by(owner)) for view in self.kinds.values())

@@ -94,7 +94,7 @@ class RuleReconciler:
         self._composer = Composer(context)
         self._rollouts = Rollouts(context) if in_steps else None
         self._certificates = CertificateEnds(context)
-        self._remover = RuleRemover(context, self.remotes.release, self._certificates.forget)
+        self._remover = RuleRemover(context, self.remotes.release, self._certificates.gauge.forget)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""

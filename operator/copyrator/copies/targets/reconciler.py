@@ -154,15 +154,8 @@ class _Attempt:
         if unmanaged.is_gone(self._key):
             unmanaged.forget(self._key)
         else:
-            await self._read_metadata()
+            await self._writer.read_metadata()
         return self._plan()
-
-    async def _read_metadata(self) -> Mapping[str, Any] | None:
-        """Read the target's metadata; without an unmanaged object there, forget it."""
-        found = await self._writer.read_metadata()
-        if self._writer.unmanaged is None:
-            self._context.unmanaged.forget(self._key)
-        return found
 
     async def _checked_copy(self, plan: CopyDecision[CopyRequest]) -> CopyDecision[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
@@ -180,7 +173,7 @@ class _Attempt:
         except errors.NotFound as error:
             if is_place_gone(error):
                 raise
-            await self._read_metadata()
+            await self._writer.read_metadata()
             return self._plan()
         except ApiError:
             drift.suspect(self._key)
@@ -205,7 +198,7 @@ class _Attempt:
         )
         if winner is None or self._change or not contested or plan.act is Action.NOTHING:
             return plan
-        metadata = await self._read_metadata()
+        metadata = await self._writer.read_metadata()
         self._change = describe_change(winner.binding.content(winner.namespace), metadata)
         created = parse_time(metadata.get("creationTimestamp")) if metadata else None
         age = (self._context.clock() - created).total_seconds() if created else 0.0
@@ -270,11 +263,11 @@ class _Attempt:
             self._count(plan, sent, complete=isinstance(error, errors.ConflictError))
             if isinstance(error, errors.NotFound):
                 self._context.fights.lose(self._key)
-            await self._read_metadata()
+            await self._writer.read_metadata()
             return False
         except REFUSED:
             with suppress(ApiError):
-                await self._read_metadata()
+                await self._writer.read_metadata()
             if plan.act is not Action.CREATE or self._writer.unmanaged is None:
                 raise
             return False
@@ -513,6 +506,8 @@ class CopyWriter:
     async def read_metadata(self) -> Mapping[str, Any] | None:
         """Read the target's metadata; None where nothing exists.
 
+        An unmanaged object that isn't there any more is forgotten.
+
         Raises:
             ApiError: it can't be read.
         """
@@ -524,18 +519,20 @@ class CopyWriter:
         except errors.NotFound:
             found = None
         record = self._view.reader(found) if found else None
-        self.unmanaged = None
-        self._whole = None
+        self.unmanaged = self._whole = None
         if record is not None and (record.owner or record.marks):
             copies.wrote(self._name, record)
-            if found and not record.owner:
-                self.unmanaged = _unmanaged(found["metadata"])
-            return found["metadata"] if found else None
-        if known := copies.get(self._name):
+        elif known := copies.get(self._name):
             copies.deleted(self._name, known.uid)
-        if found:
-            self.unmanaged = _unmanaged(found["metadata"])
-        return found["metadata"] if found else None
+        if found is None:
+            self._context.unmanaged.forget(self._key)
+            return None
+        metadata: Mapping[str, Any] = found["metadata"]
+        if record is not None and not record.owner:
+            self.unmanaged = _unmanaged(metadata)
+        else:
+            self._context.unmanaged.forget(self._key)
+        return metadata
 
     async def read(self) -> dict[str, Any]:
         """Read the whole object, and keep the version that was read.
@@ -561,28 +558,22 @@ class CopyWriter:
             NotAsWantedError: it must not be resealed.
             ApiError: it can't be written.
         """
-        record = self._view.copies.get(self._name)
-        match plan.act:
-            case Action.CREATE:
-                assert plan.winner is not None
-                answer = await self._send("POST", self._body(plan.winner))
-                self._wrote(plan.winner, self._view.reader(answer), "create")
-            case Action.REPLACE:
-                assert plan.winner is not None
-                assert record is not None
-                await self._replace(plan.winner, record)
-            case Action.ADOPT:
-                assert plan.winner is not None
-                await self._adopt(plan.winner)
-            case Action.RESEAL:
-                assert plan.winner is not None
-                await self._reseal(plan.winner)
-            case Action.DELETE:
-                assert record is not None
+        match plan.act, plan.winner, self._view.copies.get(self._name):
+            case Action.CREATE, CopyRequest() as winner, _:
+                answer = await self._send("POST", self._body(winner))
+                self._wrote(winner, self._view.reader(answer), "create")
+            case Action.REPLACE, CopyRequest() as winner, CopyRecord() as record:
+                await self._replace(winner, record)
+            case Action.ADOPT, CopyRequest() as winner, _:
+                await self._adopt(winner)
+            case Action.RESEAL, CopyRequest() as winner, _:
+                await self._reseal(winner)
+            case Action.DELETE, _, CopyRecord() as record:
                 await self._delete(record.uid, record.resource_version)
-            case Action.RELEASE:
-                assert record is not None
+            case Action.RELEASE, _, CopyRecord() as record:
                 await self._release(record)
+            case _:
+                raise AssertionError(plan)
 
     def _body(self, winner: CopyRequest) -> dict[str, Any]:
         assert self._context.sealer is not None

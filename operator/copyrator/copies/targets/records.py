@@ -260,10 +260,6 @@ class Copies:
         """The names of the copies of a rule (``namespace/name``)."""
         return self._by_owner.get(owner, ())
 
-    def count(self, owner: str) -> int:
-        """How many copies a rule has."""
-        return len(self._by_owner.get(owner, ()))
-
     def wrote(self, name: Name, record: CopyRecord) -> None:
         """Cache a copy as the response to our write shows it, until the watch delivers it.
 
