@@ -17,7 +17,6 @@ from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_status import MAX_FAILURES, Failure
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
-from copyrator.copies.targets.fights import Fight
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import FEW_DELETIONS, Action, Cause, CopyDecision
 from copyrator.workqueue.fairness import TimeSlice
@@ -206,24 +205,21 @@ class TargetSummary:
             and record
             and not record.deleting
             and CopyRequest(binding, desired, namespace).is_right(record)
-            and self._reported_fight(key) is None
+            and not ((fight := context.fights.get(key)) and fight.persists)
         ):
             summary.kept += 1
             summary.ready += 1
         else:
             self._add_planned(key, desired.problem, owned=owned)
 
-    def _reported_fight(self, key: CopyKey) -> Fight | None:
-        fight = self._context.fights.get(key)
-        return fight if fight is not None and fight.persists else None
-
     def _add_planned(self, key: CopyKey, problem: str | None, *, owned: bool) -> None:
         """Count one target by its planned action."""
         summary, plan = self._summary, self._context.plan(key)
+        fight = self._context.fights.get(key)
         mine = plan.winner is not None and plan.winner.binding is self._binding
         summary.kept += owned and mine
         may_fight = mine and problem is None and key not in self._context.problems
-        if may_fight and (fight := self._reported_fight(key)) is not None:
+        if may_fight and fight is not None and fight.persists:
             summary.contested.append(key)
             summary.contest = summary.contest or f"{key.namespace}/{key.name}: {fight.message}"
             summary.sample(key, FailureReason.CONFLICT_PERSISTS, fight.message)
