@@ -18,7 +18,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.rules import Rule
@@ -253,8 +253,12 @@ class RuleRemover:
         for view in self._context.kinds.values():
             if view.synced:
                 continue
-            is_lasting = isinstance(view.registration.failure, errors.Forbidden | errors.NotFound)
-            if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
+            failure = view.registration.failure
+            if not isinstance(failure, errors.Forbidden | errors.NotFound):
+                return False
+            missing = isinstance(failure, errors.NotFound) and failure.kind_missing
+            is_gone = missing and view.registration.reflector.failing_for >= KIND_GONE
+            if view.resource.kind == kind and not is_gone:
                 return False
         return True
 
@@ -275,9 +279,3 @@ class RuleRemover:
             return
         report_all_writes(self._context, [rule])
         self.forget(rule.key)
-
-
-def _is_kind_gone(view: KindView) -> bool:
-    failure = view.registration.failure
-    missing = isinstance(failure, errors.NotFound) and failure.kind_missing
-    return missing and view.registration.reflector.failing_for >= KIND_GONE

@@ -217,7 +217,7 @@ class RuleReconciler:
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
-        compiled = CompiledRule.of(
+        compiled = CompiledRule(
             rule,
             spec,
             resource=resource.key,

@@ -7,7 +7,7 @@ planner takes it (targets/planning.py).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, Final
@@ -462,11 +462,6 @@ class BindingIndex:
             return False
         return len(self._all.at(resource, name)) == 1
 
-    def _rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
-        """The bindings that share its (fixed) name, or follow namespaces."""
-        resource = binding.compiled.resource
-        return (*self._all.at(resource, binding.static_name), *self._all.at(resource, None))
-
     def add(self, binding: SourceBinding) -> SourceBinding | None:
         """Add a binding; it replaces its rule's earlier one for the same source."""
         owner = binding.compiled.rule.owner
@@ -499,8 +494,12 @@ class BindingIndex:
         """Remove all bindings of a rule; returns the rules that may get its targets now."""
         self.set_read(owner, frozenset())
         removed = [self.remove(owner, origin) for origin in list(self.of_rule(owner))]
-        rivals = (self._rivals(binding) for binding in removed if binding is not None)
-        return {rival.compiled.rule.key for rival in chain.from_iterable(rivals)}
+        places = {(one.compiled.resource, one.static_name) for one in filter(None, removed)}
+        return {
+            rival.compiled.rule.key
+            for resource, name in places
+            for rival in (*self._all.at(resource, name), *self._all.at(resource, None))
+        }
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or was deleted."""
