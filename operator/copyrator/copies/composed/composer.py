@@ -1,4 +1,4 @@
-"""Reads the sources of templates, and holds their contents while copies need them.
+"""Watches and reads the sources of templates, and holds their contents while copies need them.
 
 One reading serves all copies that are rendered and written together: it is dropped a second after
 its last use, so a change of a source, or new and deleted copies of one second, take one reading.

@@ -1,7 +1,11 @@
-"""Which objects may be sources, and what is kept of one.
+"""Which objects may be sources, what is kept of one, and how much of them rules may hold.
 
-Of a rule's source all that its copies need; of a template's source, read when it is needed, only
-the version and consent.
+Of a rule's source all that its copies need is kept; of a template's source, read when it is needed,
+only the version and consent.
+
+A rule without room for its sources' watches, or their bytes, waits, and is reconciled again when
+there is room; its copies aren't changed. So a namespace with a thousand rules, or with very large
+sources, delays only its own rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reconciles one target object with at most one write."""
+"""Reconciles one target object with at most one write.
+
+Every response is requested as metadata only, as a Secret's data isn't needed; the whole object is
+read where it has to be compared, or merged with.
+"""
 
 from __future__ import annotations
 
