@@ -111,6 +111,11 @@ class TargetSet:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def settled(self) -> bool:
+        """Whether all known namespaces have been evaluated."""
+        return not self._unjudged
+
     async def settle(self, turn: TimeSlice) -> None:
         """Evaluate what hasn't been evaluated yet."""
         while self._unjudged:
