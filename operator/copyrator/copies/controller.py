@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from copyrator.api.keys import CopyKey, ObjectName, RuleKey
 from copyrator.api.reasons.rules import FailureReason
@@ -31,6 +32,10 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import Outcome, Priority
 
 log = logging.getLogger(__name__)
+
+
+_RELEVANT: Final = attrgetter("labels", "annotations", "terminating", "uid")
+"""Fields of a namespace on which any rule may depend."""
 
 
 class DueWork:
@@ -275,7 +280,7 @@ class CopyController:
             context.namespaces.drop(name.name)
         else:
             context.namespaces.put(new)
-        affects = old is None or new is None or _affects_rules(old, new)
+        affects = old is None or new is None or _RELEVANT(old) != _RELEVANT(new)
         if affects:
             context.index.forget_namespace(name.name)
         if context.namespace_watch is not None and context.namespace_watch.reflector.lists:
@@ -323,13 +328,3 @@ class CopyController:
                 state.watch_health = health
                 context.queue.add(state.key, Priority.RESYNC)
             await pause()
-
-
-def _affects_rules(old: Namespace, new: Namespace) -> bool:
-    """Whether a namespace changed in a field on which any rule may depend."""
-    return (
-        old.labels != new.labels
-        or old.annotations != new.annotations
-        or old.terminating != new.terminating
-        or old.uid != new.uid
-    )

@@ -17,7 +17,6 @@ from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_status import MAX_FAILURES, Failure
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
-from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import FEW_DELETIONS, Action, Cause, CopyDecision
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -115,21 +114,6 @@ async def summarize_rule(
     return summary
 
 
-def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
-    """Why a binding may not be copied into a namespace that its rule selects, or None."""
-    targets = binding.compiled.targets
-    if not targets.is_accepted_by(namespace):
-        if namespace.consent and namespace.consent.problem:
-            return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
-        return (
-            f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
-            f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
-        )
-    if (origin := binding.forbidding(namespace.name)) is not None:
-        return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name it"
-    return None
-
-
 def loop(one: str, other: str) -> str:
     """The message about two rules that copy onto each other's sources."""
     return (
@@ -177,12 +161,23 @@ class TargetSummary:
             return
         if any(binding.unreadable()):
             return  # reported once for all
-        if (why := why_refused(binding, namespace)) is not None:
-            summary.desired += 1
-            summary.failed += 1
-            named = binding.static_name or (binding.source.name if binding.source else "")
-            key = CopyKey(binding.compiled.resource, name, named)
-            summary.sample(key, FailureReason.NOT_ACCEPTED, why)
+        targets = binding.compiled.targets
+        if not targets.is_accepted_by(namespace):
+            why = (
+                f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
+                f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
+            )
+            if namespace.consent and (problem := namespace.consent.problem):
+                why = f"the namespace's annotation {names.ANN_ALLOW_FROM} {problem}"
+        elif (origin := binding.forbidding(namespace.name)) is not None:
+            why = f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name it"
+        else:
+            return
+        summary.desired += 1
+        summary.failed += 1
+        named = binding.static_name or (binding.source.name if binding.source else "")
+        key = CopyKey(binding.compiled.resource, name, named)
+        summary.sample(key, FailureReason.NOT_ACCEPTED, why)
 
     def _add(self, name: str) -> None:
         context, summary, binding = self._context, self._summary, self._binding
