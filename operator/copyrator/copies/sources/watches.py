@@ -199,7 +199,7 @@ def unused_sources(context: CopyContext, state: RuleState) -> str:
     place = f"{first.namespace}/{first.name}"
     more = f"{count(len(found), 'object matches', 'objects match')}, and none is ever copied: "
     start = "" if len(found) == 1 else more
-    view = None if state.has_remotes else context.kinds.get(compiled.resource)
+    view = None if compiled.spec.kubeconfigs else context.kinds.get(compiled.resource)
     copy = view.copies.get((first.namespace, first.name)) if view else None
     maker = (copy.owner or copy.marks) if copy else ""
     if not maker:
