@@ -18,9 +18,9 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.outcome import (

@@ -27,18 +27,17 @@ from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.accounts import find_blocked
 from copyrator.bundles.engine.bundle import BundleEntry, awaits_reset
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Content, Feature, Features
 from copyrator.bundles.engine.gate import NOTHING_FOUND
 from copyrator.bundles.engine.job_client import RENEWED, JobClient, stored_revisions
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StaleError
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job
+from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, order_of
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     Ending,
@@ -206,7 +205,7 @@ class AttemptRunner:
         Raises:
             ApiError: what a feature adds can't be read.
         """
-        job = order_of(entry, spec, status.attempted).job
+        job = order_of(spec, status.attempted, entry.uid, entry.labels, entry.annotations).job
         status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
         if not entry.is_plain:
             for one in self.features.known_to(spec, entry.status, Feature.attempt):
@@ -426,7 +425,10 @@ class AttemptRunner:
         if (attempted.server or "") != spec.server:
             text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = replace(order_of(entry, spec, attempted), recorded_name=attempted.job)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            recorded_name=attempted.job,
+        )
         if kubeconfig is not None:
             sealed = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed)

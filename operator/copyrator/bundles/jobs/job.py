@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.names import SECRET_KEY_ENV
+from copyrator.api.bundle_status import Attempted
+from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
 from copyrator.bundles.jobs import pod, seal
 from copyrator.bundles.jobs.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
 from copyrator.bundles.jobs.pod import (
@@ -335,6 +336,33 @@ def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
     }
     job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
     return job
+
+
+def order_of(
+    spec: BundleSpec,
+    attempted: Attempted,
+    uid: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> DeployOrder:
+    """The order for an attempt's Job; its login and values are read when it is created.
+
+    ``uid``, ``labels``, ``annotations``: the Bundle's.
+    """
+    return DeployOrder(
+        spec=spec,
+        uid=uid,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+        labels=labels,
+        annotations={
+            key: value for key, value in annotations.items() if not key.startswith(BUNDLE_PREFIX)
+        },
+    )
 
 
 def job_hash(order: DeployOrder) -> str:

@@ -17,7 +17,6 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Conclusion
 from copyrator.bundles.engine.gate import Findings
 from copyrator.bundles.engine.job_client import JobClient
@@ -54,7 +53,7 @@ from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.job import DeployOrder, order_of
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
@@ -123,7 +122,10 @@ class DeployHolder:
         if not is_guarded:
             return status
         attempted = structs.replace(status.attempted, guarded=True)
-        order = replace(order_of(entry, spec, attempted), name_length=GUARDED_NAME_LENGTH)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            name_length=GUARDED_NAME_LENGTH,
+        )
         return structs.replace(status, attempted=structs.replace(attempted, job=order.job))
 
     async def _find(

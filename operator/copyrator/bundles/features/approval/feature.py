@@ -25,12 +25,12 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
 from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.leftovers import SecretTidier
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.references import ReferenceReader
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.sealed import SealStore

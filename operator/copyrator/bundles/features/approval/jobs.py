@@ -25,11 +25,11 @@ from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import find_blocked, missing_account
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.resolve import ERROR_SECONDS
 from copyrator.bundles.engine.restrictions import image_repository
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change

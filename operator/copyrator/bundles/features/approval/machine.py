@@ -19,9 +19,9 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deciding import DesiredDeploy
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient

@@ -9,7 +9,6 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
@@ -18,7 +17,7 @@ from copyrator.bundles.features.approval.script import (
 )
 from copyrator.bundles.features.approval.secrets import approved_operations
 from copyrator.bundles.jobs import pod
-from copyrator.bundles.jobs.job import DeployOrder, job_hash, owned_job, werf_env
+from copyrator.bundles.jobs.job import DeployOrder, job_hash, order_of, owned_job, werf_env
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SealedFile
@@ -33,7 +32,9 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
     A plan of a Bundle without gates is a preview.
     """
     spec = restrict_spec(spec, is_preview=True)
-    return order_of(entry, spec, Attempted(version=version, digest=digest))
+    return order_of(
+        spec, Attempted(version=version, digest=digest), entry.uid, entry.labels, entry.annotations
+    )
 
 
 def build_plan_job(

@@ -15,18 +15,18 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.engine.gate import Candidate, Gates
-from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.resolve import (
+from copyrator.bundles.engine.choose import (
     Judge,
     PendingError,
     RegistryReader,
     Resolution,
     Resolver,
 )
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.restrictions import describe_left_out
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.machine import (
@@ -116,7 +116,7 @@ class PreviewResolver:
             )
         )
         queries = RegistryReader(
-            replace(entry, status=BundleStatus(), annotations={}),
+            replace(entry, status=BundleStatus(), annotations={}, request=None),
             structs.replace(spec, version=request.version),
             await self.references.access(entry, spec),
             self.polls,

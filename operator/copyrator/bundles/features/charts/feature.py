@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.effective import is_gated_by
 from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
 from copyrator.bundles.engine.gate import Candidate, Findings, Gates, Occasion, Waiting
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.resolve import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
@@ -27,7 +25,7 @@ class ChartsFeature(Feature):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.uses = partial(is_gated_by, context)
+        self.uses = context.is_gated
         self.gates = Gates(version=(replace(VENDORED, concerns=self.uses), PLAIN))
 
     def connect(self, parts: Parts) -> None:
