@@ -34,7 +34,7 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
 
 if TYPE_CHECKING:
-    from copyrator.copies.template.compiling import CompiledText
+    pass
 
 COMPILED_AT_ONCE: Final = 512
 """Characters of the longest string that is compiled in the operator's own process: of nothing but
@@ -175,17 +175,22 @@ class RuleCompiler:
         return found
 
     async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
-        places = {text: place for place, text in rule_texts(spec)}
-        if (name := spec.transform.name) and tenant_of(rule, self._context.settings):
-            from copyrator.copies.template.compiling import name_refusal
+        from copyrator.copies.template.compiling import compile_texts, name_refusal
 
-            if why := name_refusal(name):
-                return ready_conditions.tenant_refused(why)
+        places = {text: place for place, text in rule_texts(spec)}
+        name = spec.transform.name if tenant_of(rule, self._context.settings) else None
+        if name and (why := name_refusal(name)):
+            return ready_conditions.tenant_refused(why)
         own_name = spec.template.body["metadata"]["name"] if spec.template else None
-        slice_ = TimeSlice()
+        lengths = [len(text) for text in places]
+        here = sum(lengths) <= COMPILED_HERE and max(lengths, default=0) <= COMPILED_AT_ONCE
+        isolated, slice_ = self._context.isolated, TimeSlice()
         found: dict[str, Text] = {}
-        for batch in _batches(places):
-            answers = await self._compile_batch(rule, batch, places)
+        for batch in [[text] for text in places] if here else _batches(places):
+            if here:
+                answers = compile_texts(batch)
+            else:
+                answers = await isolated.call(compile_texts, rule.key.namespace, batch)
             for text, answer in answers.items():
                 if isinstance(answer, str):
                     return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))
@@ -194,23 +199,6 @@ class RuleCompiler:
                     return ready_conditions.invalid(InvalidSpec(_NAME, why))
                 found[text] = Text(text, answer)
                 await slice_.pause()
-        return found
-
-    async def _compile_batch(
-        self, rule: Rule, batch: list[str], places: Mapping[str, object]
-    ) -> dict[str, CompiledText | str]:
-        """The code of each text, or its error."""
-        from copyrator.copies.template.compiling import compile_texts
-
-        short = max(map(len, batch)) <= COMPILED_AT_ONCE
-        if not short or sum(map(len, places)) > COMPILED_HERE:
-            isolated = self._context.isolated
-            return await isolated.call(compile_texts, rule.key.namespace, batch)
-        slice_ = TimeSlice()
-        found: dict[str, CompiledText | str] = {}
-        for text in batch:
-            found |= compile_texts([text])
-            await slice_.pause()
         return found
 
 
