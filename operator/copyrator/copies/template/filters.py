@@ -514,51 +514,37 @@ def _der(lines: Sequence[str], where: str, number: int) -> bytes:
 def _without_trust(meter: Meter, der: bytes, where: str) -> bytes | None:
     """The certificate in a TRUSTED CERTIFICATE; None where that isn't trusted for TLS."""
     try:
-        plain, trust = der[: _end_of(der)], der[_end_of(der) :]
-        uses = dict(_elements(_value(trust))) if trust else {}
-        trusted = {value for _, value in _elements(uses.get(_SEQUENCE, b""))}
-        rejected = {value for _, value in _elements(uses.get(_REJECTED, b""))}
-    except (IndexError, ValueError):
+        *_, end = next(_elements(der))
+        trust = next(_elements(der[end:]))[1] if der[end:] else b""
+        uses = {tag: value for tag, value, _ in _elements(trust)}
+        trusted = {value for _, value, _ in _elements(uses.get(_SEQUENCE, b""))}
+        rejected = {value for _, value, _ in _elements(uses.get(_REJECTED, b""))}
+    except (IndexError, StopIteration, ValueError):
         raise TemplateError(f"{where}: a certificate can't be read") from None
     if rejected & _TLS_USES or (_SEQUENCE in uses and not trusted & _TLS_USES):
         meter.findings.pass_over(where, "has a certificate that isn't trusted for TLS")
         return None
-    return plain
+    return der[:end]
 
 
-def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """The tags and values of DER elements in a row."""
-    while content:
-        yield content[0], _value(content)
-        content = content[_end_of(content) :]
-
-
-def _value(content: bytes) -> bytes:
-    """The value of the first element."""
-    return content[_header(content)[0] : _end_of(content)]
-
-
-def _end_of(content: bytes) -> int:
-    """Where the first element ends.
+def _elements(content: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """DER elements in a row: the tag and the value of each, and where it ends.
 
     Raises:
         IndexError, ValueError: it isn't DER.
     """
-    start, length = _header(content)
-    if start + length > len(content):
-        raise ValueError(content)
-    return start + length
-
-
-def _header(content: bytes) -> tuple[int, int]:
-    """The lengths of the first element's header and value."""
-    length = content[1]
-    if length < 0x80:
-        return 2, length
-    octets = length & 0x7F
-    if not 1 <= octets <= _LENGTH_OCTETS or octets > len(content) - 2:
-        raise ValueError(octets)
-    return 2 + octets, int.from_bytes(content[2 : 2 + octets])
+    end = 0
+    while end < len(content):
+        tag, length, start = content[end], content[end + 1], end + 2
+        if length >= 0x80:
+            octets = length & 0x7F
+            if not 1 <= octets <= _LENGTH_OCTETS or octets > len(content) - start:
+                raise ValueError(octets)
+            length, start = int.from_bytes(content[start : start + octets]), start + octets
+        end = start + length
+        if end > len(content):
+            raise ValueError(end)
+        yield tag, content[start:end], end
 
 
 def _end_of_validity(der: bytes, where: str) -> datetime:
