@@ -146,7 +146,7 @@ class RuleReconciler:
         spec = await self._accepted_spec(rule)
         if spec.kubeconfigs or state.has_remotes:
             await self.remotes.connect(state, rule, spec.kubeconfigs)
-        await self._compile(state, rule, spec)
+        await self._serve_spec(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
@@ -166,8 +166,8 @@ class RuleReconciler:
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    async def _compile(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
-        """Add the finalizer, and watch what the rule needs."""
+    async def _serve_spec(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Compile a new version of the spec, add the finalizer, and watch what the rule needs."""
         try:
             resolve = self._context.discovery.resolve
             resource = await resolve(spec.kind, spec.api_version)
