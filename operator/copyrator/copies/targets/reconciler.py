@@ -577,7 +577,7 @@ class CopyWriter:
             case Action.RELEASE, _, CopyRecord() as record:
                 await self._release(record)
             case _:
-                raise AssertionError(plan)
+                raise AssertionError(plan.act)
 
     def _body(self, winner: CopyRequest) -> dict[str, Any]:
         assert self._context.sealer is not None
