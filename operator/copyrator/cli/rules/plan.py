@@ -53,7 +53,7 @@ from copyrator.cli.rules.plan_rows import (
     summary,
 )
 from copyrator.cli.rules.why import composition_fault
-from copyrator.copies.composed.rules import binding_of
+from copyrator.copies.composed.composer import binding_of
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import Rule

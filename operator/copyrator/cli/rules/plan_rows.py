@@ -17,7 +17,7 @@ from copyrator.api.text import count, format_duration, some
 from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Column, Kind, typed
 from copyrator.cli.view.rule import group_failures
-from copyrator.copies.targets.transform import DATA_FIELDS
+from copyrator.copies.targets.content import DATA_FIELDS
 
 
 class RowAction(StrEnum):
