@@ -20,9 +20,8 @@ from tests.component.module_recorder import ModuleRecorder, module_of
 
 import places
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.reconciler import BundleReconciler
+from copyrator.bundles.engine.bundle import BundleEntry, Memories
+from copyrator.bundles.engine.reconciler import BundleReconciler
 
 FOLLOWED = (BundleKey, BundleEntry)
 """The key, and the record of its Bundle."""
@@ -94,6 +93,8 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, recorder = await run(), Recorder()
+    # What the process reads at its start isn't counted.
+    await eventually(lambda: operator.controller._reconciler._is_ready(deleting=False))
     event, create = operator.controller.bundle_event, cluster._create
 
     def record_event(body: dict[str, Any], *, deleted: bool) -> None:

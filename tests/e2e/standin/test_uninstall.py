@@ -17,9 +17,8 @@ from tests.e2e.standin.conftest import (
 )
 
 from copyrator.api.bundle_status import MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
-from copyrator.bundles.jobs.rights import list_missing
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing
 from copyrator.cli.bundles.roles import grants, uninstall_permissions
 from localcluster import Api, Cluster
 

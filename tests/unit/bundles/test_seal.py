@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.bundles.jobs.script import SealedFile, seal_of, sealed_kubeconfig
-from copyrator.bundles.jobs.sealed import (
+from copyrator.bundles.engine.sealed import (
     SealKind,
     SealLabels,
     SealStore,
@@ -16,7 +15,8 @@ from copyrator.bundles.jobs.sealed import (
     others,
     secret_body,
 )
-from copyrator.bundles.pod import RENDER_DIR
+from copyrator.bundles.jobs.pod import RENDER_DIR
+from copyrator.bundles.jobs.script import SealedFile, seal_of, sealed_kubeconfig
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.seal.sealing import Sealer
@@ -39,9 +39,7 @@ class Indexed:
         assert parsed is rule.spec or parsed == rule.spec
         targets = self.namespaces.targets(parsed.targets, self.tenant)
         asyncio.run(targets.settle(TimeSlice()))
-        compiled = CompiledRule.of(
-            rule, parsed, resource="configmaps", targets=targets, sealer=SEALER
-        )
+        compiled = CompiledRule(rule, parsed, resource="configmaps", targets=targets, sealer=SEALER)
         compiled.active = True
         return compiled
 

@@ -11,16 +11,9 @@ from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.bundles import pod
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
-from copyrator.bundles.jobs.script import (
-    APPLY_COMMAND,
-    KUBECONFIG_DIR,
-    SealedFile,
-    uninstall_command,
-)
-from copyrator.bundles.pod import (
+from copyrator.bundles.jobs import pod
+from copyrator.bundles.jobs.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
+from copyrator.bundles.jobs.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,
     JobKind,
@@ -28,6 +21,12 @@ from copyrator.bundles.pod import (
     base_job,
     merge_variables,
     owner_reference,
+)
+from copyrator.bundles.jobs.script import (
+    APPLY_COMMAND,
+    KUBECONFIG_DIR,
+    SealedFile,
+    uninstall_command,
 )
 
 
@@ -362,22 +361,30 @@ def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
     return job
 
 
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
+def order_of(
+    spec: BundleSpec,
+    attempted: Attempted,
+    uid: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> DeployOrder:
+    """The order for an attempt's Job; its login and values are read when it is created.
+
+    ``uid``, ``labels``, ``annotations``: the Bundle's.
+    """
     return DeployOrder(
         spec=spec,
-        uid=entry.uid,
+        uid=uid,
         version=attempted.version or "",
         digest=attempted.digest or "",
         generation=attempted.generation or 0,
         attempt=attempted.attempt or 0,
         values_hash=attempted.values_hash,
         request=attempted.request or "",
-        labels=entry.labels,
-        annotations=annotations,
+        labels=labels,
+        annotations={
+            key: value for key, value in annotations.items() if not key.startswith(BUNDLE_PREFIX)
+        },
     )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
-from copyrator.bundles.account import ServiceAccount
 
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
@@ -109,3 +109,30 @@ def format_permission(one: MissingPermission) -> str:
     """A missing permission as text: ``create, patch deployments.apps in app``."""
     where = f"in {one.namespace}" if one.namespace else "in all namespaces"
     return f"{', '.join(one.verbs)} {one.resource} {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account of a Bundle's Jobs."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, spec: BundleSpec) -> ServiceAccount:
+        """The account of a Bundle's Jobs."""
+        return cls(spec.namespace, spec.service_account)
+
+    @property
+    def user(self) -> str:
+        """Its user name at the API server."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its groups at the API server."""
+        every = "system:serviceaccounts"
+        return every, f"{every}:{self.namespace}", "system:authenticated"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
 from copyrator.bundles.jobs.rights import EVENTS_NAMESPACE
-from copyrator.bundles.pod import RENDER_DIR, literal
 
 
 class CheckExit(IntEnum):

@@ -12,9 +12,7 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
-from copyrator.api.text import count
-from copyrator.api.times import time_since
-from copyrator.bundles.account import ServiceAccount
+from copyrator.api.text import count, time_since
 from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.rights import (
     is_uninstalled,
@@ -24,6 +22,7 @@ from copyrator.bundles.features.approval.rights import (
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
+    ServiceAccount,
     format_permission,
     list_missing,
 )

@@ -17,9 +17,18 @@ import click
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
-from copyrator.api.times import time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    count,
+    detail_lines,
+    printable,
+    said,
+    short_digest,
+    time_since,
+    time_until,
+)
+from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.fields import (
     OperationCounts,
     PlanOutcome,
@@ -50,7 +59,6 @@ from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

@@ -22,9 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api import syntax
-from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_template import RENDERED_TEXT, Place, template_texts
+from copyrator.api.rule_spec import RENDERED_TEXT, Place, RuleSpec, template_texts
+from copyrator.api.text import check_object_name
 from copyrator.copies.template.scope import (
     Entry,
     Findings,
@@ -146,7 +145,7 @@ class Text:
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
         """
-        return _as_text(self.value(context, meter or Meter()))
+        return str(self.value(context, meter or Meter()))
 
     def value(self, context: Mapping[str, Any], meter: Meter) -> Scalar:
         """The same; of a text that is one whole expression, a number or boolean as such.
@@ -181,11 +180,6 @@ class Text:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")
         meter.put_out(result)
         return result if meter.whole is None else meter.whole
-
-
-def _as_text(value: Scalar) -> str:
-    """As Jinja2 writes it."""
-    return value if isinstance(value, str) else str(value)
 
 
 class _TypedText:
@@ -285,7 +279,7 @@ def _render_part(value: _Compiled, text_of: Callable[[Text], Scalar]) -> Any:
         TemplateError: two keys of one map are the same.
     """
     if isinstance(value, Text):
-        return _as_text(text_of(value))
+        return str(text_of(value))
     if isinstance(value, _TypedText):
         return value.checked(text_of(value.text))
     if isinstance(value, list):
@@ -336,7 +330,7 @@ def checked_name(name: str, kind: str) -> str:
     if kind in _PATH_SEGMENT_KINDS:
         if not name or name in (".", "..") or "/" in name or "%" in name or len(name) > 253:
             raise TemplateError(f"{_shown(name)} isn't a valid name of a {kind}")
-    elif problem := syntax.object_name(name):
+    elif problem := check_object_name(name):
         raise TemplateError(problem)
     return name
 
@@ -416,7 +410,7 @@ class Composing:
                 known = error
             self._rendered[text, place] = known
         elif not isinstance(known, TemplateError):
-            meter.put_out(_as_text(known))
+            meter.put_out(str(known))
         if isinstance(known, TemplateError):
             raise TemplateError(str(known))
         return known

@@ -16,10 +16,12 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Conclusion
+from copyrator.bundles.engine.gate import Findings
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.features.approval.endings import (
     compares_stored,
     different_ending,
@@ -55,11 +57,9 @@ from copyrator.bundles.features.approval.secrets import (
     ValuesSealer,
     operations_secret,
 )
-from copyrator.bundles.gates.gate import Findings
-from copyrator.bundles.inputs.reader import MissingReferenceError
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder, order_of
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,10 @@ class DeployHolder:
             if found and await self._enforcement.find_reason(spec, found.operations):
                 return status
         attempted = structs.replace(status.attempted, guarded=True)
-        order = replace(order_of(entry, spec, attempted), name_length=GUARDED_NAME_LENGTH)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            name_length=GUARDED_NAME_LENGTH,
+        )
         return structs.replace(status, attempted=structs.replace(attempted, job=order.job))
 
     async def _find(

@@ -22,8 +22,8 @@ from copyrator.bundles.features.approval.guard.listing import Blame, DeniedWrite
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.script import STORED, PlanExit, StoredWord
 from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
 from copyrator.bundles.jobs.werf_error import first_cause, strip_layers
-from copyrator.bundles.pod import DEPLOY_CONTAINER
 
 _OTHER_REVISION: Final = re.compile(
     r"(?:[a-z -]{1,80}: ){0,9}"

@@ -22,11 +22,18 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_PLAN_AT
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles import deciding, ready_conditions
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import Proposal
-from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine import deciding
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
+from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
+from copyrator.bundles.engine.gate import Candidate, Findings
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.references import ReferenceReader
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
@@ -63,16 +70,10 @@ from copyrator.bundles.features.approval.record import (
 )
 from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
 from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
-from copyrator.bundles.gates.gate import Candidate, Findings
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.pod import Kept
 from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.polling import PollStates
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)

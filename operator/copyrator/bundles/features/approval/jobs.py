@@ -21,12 +21,18 @@ from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.api.text import format_time
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.accounts import find_blocked, missing_account
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
+from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
+from copyrator.bundles.engine.job_client import JobClient, PodReader
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.restrictions import image_repository
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.endings import read_stored
 from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.approval.operations import (
@@ -43,15 +49,11 @@ from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.rights import read_needs
 from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
-from copyrator.bundles.gates.restrictions import image_repository
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.jobs.blocked import find_blocked, missing_account
-from copyrator.bundles.jobs.client import JobClient, PodReader
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind, Login
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
-from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
     ITEM,
@@ -63,9 +65,6 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind, Login
-from copyrator.bundles.step import Change
-from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 from copyrator.workqueue.fairness import FairLimit

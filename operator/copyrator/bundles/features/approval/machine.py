@@ -18,9 +18,11 @@ from typing import ClassVar, Generic, TypeVar
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import DesiredDeploy
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
@@ -33,13 +35,10 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     next_number,
     record_failure,
-    record_part,
     record_plan,
     set_message,
 )
 from copyrator.bundles.features.approval.secrets import PlanStore
-from copyrator.bundles.step import Step
-from copyrator.bundles.version.polling import PollStates
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:

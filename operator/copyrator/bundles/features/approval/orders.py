@@ -9,16 +9,15 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles import pod
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.restrictions import list_settings, restrict_spec
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
     plan_command,
 )
-from copyrator.bundles.gates.restrictions import list_settings, restrict_spec
-from copyrator.bundles.identity import ValuesFiles
+from copyrator.bundles.jobs import pod
+from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
     ADDED_VOLUME,
     DeployOrder,
@@ -27,8 +26,9 @@ from copyrator.bundles.jobs.job import (
     owned_job,
     werf_env,
 )
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
-from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""
@@ -115,7 +115,9 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
     A plan of a Bundle without gates is a preview.
     """
     spec = restrict_spec(spec, signed=True)
-    return order_of(entry, spec, Attempted(version=version, digest=digest))
+    return order_of(
+        spec, Attempted(version=version, digest=digest), entry.uid, entry.labels, entry.annotations
+    )
 
 
 def describe_left_out(spec: BundleSpec) -> str | None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context, cancel_all
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change, Step, record_part
 from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
-from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since, record_part
+from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
 from copyrator.bundles.features.approval.rights import (
     KindIn,
     PermissionFindings,
@@ -30,9 +31,7 @@ from copyrator.bundles.features.approval.rights import (
     required_permissions,
 )
 from copyrator.bundles.features.approval.secrets import PlanStore
-from copyrator.bundles.jobs.rights import RequiredPermission
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import NAMESPACES, Discovery, Resource

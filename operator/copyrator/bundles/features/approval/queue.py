@@ -17,13 +17,13 @@ from typing import ClassVar, Final, NamedTuple
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.record import DEPLOY, PlanPurpose
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""

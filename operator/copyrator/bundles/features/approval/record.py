@@ -20,10 +20,10 @@ from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.candidates import admits, is_below
+from copyrator.api.text import count, format_time, parse_time
+from copyrator.bundles.engine.gate import Candidate
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.tags import admits, is_below
 from copyrator.bundles.features.approval.fields import (
     MAX_RISKY,
     MAX_UNBOUND,
@@ -48,12 +48,9 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
 from copyrator.bundles.features.charts.script import Inexact
-from copyrator.bundles.gates.gate import Candidate
-from copyrator.bundles.identity import hash_of, job_name
+from copyrator.bundles.jobs.identity import hash_of, job_name
+from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
-from copyrator.bundles.pod import LONG_TTL, JobKind, Kept
-from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.step import AT_ONCE, Step
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
@@ -151,14 +148,6 @@ DEPLOY: Final = DeployPurpose()
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
     return purpose.store(status, structs.replace(purpose.record(status), **fields))
-
-
-def record_part(entry: BundleEntry, status: BundleStatus, due: datetime | None = None) -> Step:
-    """The step that writes a part of the status; if it does, another reconcile follows at once.
-
-    Jobs or Secrets may not be needed any more.
-    """
-    return Step(entry, status, due=(due, AT_ONCE if status != entry.status else None))
 
 
 def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:

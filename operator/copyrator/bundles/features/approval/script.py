@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import (
     BEGIN,
     END,
@@ -44,8 +43,9 @@ from copyrator.bundles.features.charts.script import (
     UNKNOWN_ACCOUNT,
     Inexact,
 )
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import ASK_FOR_EVENTS, CheckExit, SealedFile, arguments
-from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

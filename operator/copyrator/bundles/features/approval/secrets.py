@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.references import ReferenceReader, TakeFiles
+from copyrator.bundles.engine.sealed import SealKind, SealStore
 from copyrator.bundles.features.approval.fields import ApprovedPlan, Baseline, PlanStatus
 from copyrator.bundles.features.approval.inputs import (
     FileHash,
@@ -53,13 +55,11 @@ from copyrator.bundles.features.approval.orders import (
     sealed_value,
     values_secret,
 )
-from copyrator.bundles.inputs.reader import ReferenceReader, TakeFiles
 from copyrator.bundles.jobs.redaction import (
     BUNDLE_REDACTION_INLINE_BRACKETS,
     BUNDLE_REDACTION_INLINE_BYTES,
 )
 from copyrator.bundles.jobs.script import SALT, seal_of
-from copyrator.bundles.jobs.sealed import SealKind, SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.fairness import TimeSlice

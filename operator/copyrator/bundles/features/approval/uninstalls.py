@@ -13,10 +13,12 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.reasons.bundles import BundleEvent
-from copyrator.api.times import format_time
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.api.text import format_time
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import HeldJobs
 from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanRecord
 from copyrator.bundles.features.approval.guard.listing import (
@@ -29,12 +31,10 @@ from copyrator.bundles.features.approval.operations import RenderedObjects
 from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.script import require_guard
 from copyrator.bundles.features.approval.secrets import ReleaseInventory
-from copyrator.bundles.identity import job_name
-from copyrator.bundles.inputs.reader import MissingReferenceError
+from copyrator.bundles.jobs.identity import job_name
 from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.pod import JobKind
-from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.step import Step
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 

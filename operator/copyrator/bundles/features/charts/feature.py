@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.effective import is_gated_by
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS, PendingError, RegistryReader
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
+from copyrator.bundles.engine.gate import Candidate, Findings, Gates, Occasion, Waiting
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
 from copyrator.bundles.features.charts.script import checked_deploy
-from copyrator.bundles.gates.gate import Candidate, Findings, Gates, Occasion, Waiting
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.version.attached import AttachedReader
-from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.oci.errors import RegistryError
 
 
@@ -29,7 +27,7 @@ class ChartsFeature(Feature):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.uses = partial(is_gated_by, context)
+        self.uses = context.is_gated
         self.gates = Gates(version=(replace(VENDORED, concerns=self.uses), PLAIN))
 
     def connect(self, parts: Parts) -> None:

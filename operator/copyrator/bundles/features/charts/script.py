@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 
 from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
 from copyrator.bundles.jobs.script import (
     ASK_FOR_EVENTS,
     UNSEAL,
@@ -26,7 +27,6 @@ from copyrator.bundles.jobs.script import (
     SealedFile,
     arguments,
 )
-from copyrator.bundles.pod import RENDER_DIR, literal
 
 AS_ACCOUNT: Final = "as the deploying account: "
 AT_ROLLBACK: Final = "at rollback: "

@@ -9,9 +9,10 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
-from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import DesiredDeploy
+from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     ApprovedPlan,
@@ -55,7 +56,6 @@ from copyrator.bundles.features.drift.record import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.kube.errors import Forbidden
 
 

@@ -13,11 +13,23 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import (
+    Judge,
+    PendingError,
+    RegistryReader,
+    Resolution,
+    Resolver,
+)
 from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
 from copyrator.bundles.features.approval.machine import (
@@ -33,7 +45,6 @@ from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanResult,
     PlanTarget,
-    record_part,
     set_message,
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
@@ -47,20 +58,8 @@ from copyrator.bundles.features.previews.record import (
     request_preview,
     requested_preview,
 )
-from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import Step
-from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import (
-    Judge,
-    PendingError,
-    RegistryReader,
-    Resolution,
-    Resolver,
-)
+from copyrator.bundles.jobs.pod import Kept
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:
@@ -192,7 +191,7 @@ class Previews(PlanMachine[PreviewMemory]):
             )
         )
         queries = RegistryReader(
-            replace(entry, status=BundleStatus(), annotations={}),
+            replace(entry, status=BundleStatus(), annotations={}, request=None),
             structs.replace(spec, version=request.version),
             await self.jobs.references.access(entry, spec),
             self._polls,

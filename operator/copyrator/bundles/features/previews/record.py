@@ -10,7 +10,7 @@ from typing import Final
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.features.approval.fields import PlanRequests
 from copyrator.bundles.features.approval.record import (
@@ -24,7 +24,7 @@ from copyrator.bundles.features.approval.record import (
     with_record,
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
-from copyrator.bundles.pod import Kept
+from copyrator.bundles.jobs.pod import Kept
 
 _KEPT: Final = timedelta(days=1)
 """How long a preview, or the reason why there is none, and its Job are kept."""

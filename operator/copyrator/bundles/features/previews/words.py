@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from copyrator.api.text import Detail, said
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, said, time_since
 from copyrator.bundles.engine.words import Place, View, Words
 from copyrator.bundles.features.approval.fields import PlanOutcome
 from copyrator.bundles.features.approval.words import contents, operation_counts

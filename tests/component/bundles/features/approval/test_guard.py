@@ -27,7 +27,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.deploy.attempt import AttemptMemory
+from copyrator.bundles.engine.attempt import AttemptMemory
 from copyrator.bundles.features.approval.guard.lists import GuardTiming
 from copyrator.bundles.features.approval.operations import BEGIN
 from copyrator.bundles.features.approval.script import PlanExit

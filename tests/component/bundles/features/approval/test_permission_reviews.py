@@ -35,7 +35,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
 from copyrator.bundles.features.approval.permissions import ReviewTiming
 from copyrator.bundles.features.charts.script import PERMISSION_KINDS

@@ -31,7 +31,7 @@ from tests.component.bundles.reviewing import (
 )
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.permissions import ReviewTiming
 
 pytestmark = pytest.mark.usefixtures("registry")

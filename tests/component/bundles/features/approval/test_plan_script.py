@@ -23,7 +23,7 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.engine.restrictions import passes
 from copyrator.bundles.features.approval.jobs import find_plan_error
 from copyrator.bundles.features.approval.operations import (
     BEGIN,
@@ -38,7 +38,7 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.script import PlanExit, plan_command
 from copyrator.bundles.features.charts.script import Inexact
-from copyrator.bundles.gates.restrictions import passes
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
 

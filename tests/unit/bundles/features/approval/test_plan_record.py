@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.plan_samples import (
+from tests.unit.bundles.features.approval.plan_samples import (
     CREATE,
     DELETE,
     MADE_OF,
@@ -31,9 +31,10 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
-from copyrator.bundles.bundle import read_entry
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import read_entry
+from copyrator.bundles.engine.step import AT_ONCE, record_part
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import (
     MAX_RISKY,
@@ -52,7 +53,6 @@ from copyrator.bundles.features.drift.record import CHECK
 from copyrator.bundles.features.previews.record import PREVIEW
 from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.step import AT_ONCE
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
@@ -693,5 +693,5 @@ def test_a_saved_plan_that_keeps_differing_isnt_compared(
 def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
     metadata = {"namespace": "team", "name": "shop", "uid": "1", "resourceVersion": "1"}
     shop = read_entry({"metadata": metadata, "spec": {}}, BundleDefaults())
-    assert AT_ONCE in plan_record.record_part(shop, BundleStatus(ready=1)).due
-    assert AT_ONCE not in plan_record.record_part(shop, shop.status).due
+    assert AT_ONCE in record_part(shop, BundleStatus(ready=1)).due
+    assert AT_ONCE not in record_part(shop, shop.status).due

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import is_used_in
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.charts.facts import ChartFacts
-from copyrator.bundles.features.charts.feature import ChartsFeature
-from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -29,6 +27,10 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.charts.facts import ChartFacts
+from copyrator.bundles.features.charts.feature import ChartsFeature
+from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
 APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
@@ -110,7 +112,8 @@ def test_which_gates_concern_a_bundle(
     spec: BundleSpec, signed: bool | None, names: set[str]
 ) -> None:
     gate = Gate("signature", lambda _: signed, frozenset(Occasion), lambda *_: PASSED, vouches=True)
-    context = SimpleNamespace(gates=Gates(version=() if signed is None else (gate,)))
-    charts = ChartsFeature(cast("Any", context))
+    context: Any = SimpleNamespace(gates=Gates(version=() if signed is None else (gate,)))
+    context.is_gated = partial(Context.is_gated, context)
+    charts = ChartsFeature(context)
     assert {gate.name for gate in charts.gates if gate.concerns(spec)} == names
     assert is_used_in(charts, spec) == bool(names)

@@ -28,6 +28,6 @@ def test_the_job_that_deploys_for_a_gated_bundle_without_a_plan(name: str) -> No
 def test_only_a_gated_bundle_is_checked_also_one_that_only_the_policy_gates(
     is_plain: bool, is_gated: bool
 ) -> None:
-    context: Any = SimpleNamespace(gates=SimpleNamespace(vouch=lambda _: False))
+    context: Any = SimpleNamespace(is_gated=lambda spec: spec.is_gated)
     made = order_of(None, ChartsFeature(context), is_plain=is_plain, is_gated=is_gated)
     assert made.command == (checked_deploy if is_gated else None)

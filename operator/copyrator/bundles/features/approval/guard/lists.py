@@ -34,7 +34,7 @@ from copyrator.kube.watch.informers import InformerFactory, Registration, WatchS
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
-    from copyrator.bundles.jobs.client import JobClient
+    from copyrator.bundles.engine.job_client import JobClient
     from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
