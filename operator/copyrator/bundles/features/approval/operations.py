@@ -30,11 +30,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, takewhile
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.fields import OperationCounts
@@ -46,7 +46,6 @@ from copyrator.bundles.features.charts.script import (
     HOOK,
     Inexact,
 )
-from copyrator.bundles.jobs.identity import hash_of
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""
@@ -408,41 +407,6 @@ def list_risky(
 def has_further_objects(approved: Plan, found: Plan) -> bool:
     """Whether another plan has an object or a hook that the approved one doesn't have."""
     return not set(found.objects.lines()) <= set(approved.objects.lines())
-
-
-def plan_id(
-    *,
-    digest: str,
-    values_hash: str | None,
-    job: Mapping[str, Any],
-    revision: int,
-    operations: Iterable[Operation],
-    render: str | None,
-    objects: RenderedObjects,
-    exact: str | None = None,
-    rejections: int = 0,
-) -> str:
-    """The ID that an approval names: equal for equal effects of equal content.
-
-    Args:
-        digest: the manifest's, ``sha256:…``.
-        values_hash: of all values; None where there are none.
-        job: everything else that the Job gets, as JSON: what the spec, the labels and annotations
-            that are passed on, the image and the operator's settings make of it. Nothing that
-            differs between two Jobs for the same deploy, such as their names and nonces.
-        revision: of the release, that the deploy would make.
-        operations: the plan's ``effects``, in any order.
-        render: the hash of what is written; None where it isn't known.
-        objects: what the chart has.
-        exact: the hash of the plan that werf saved; None where there is none.
-        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
-
-    Returns:
-        32 hexadecimal digits.
-    """
-    listed = sorted(map(str, operations))
-    further = [objects.lines(), *([exact] if exact is not None else [])]
-    return hash_of(digest, values_hash, job, revision, listed, render, rejections, *further)
 
 
 def find_uncovered(
