@@ -323,15 +323,9 @@ def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
     return tuple(found[line] for line in sorted(found))
 
 
-def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
-    """The number of operations by type; only types that occur, in a stable order."""
-    found = Counter(one.type for one in operations)
-    return {type_: found[type_] for type_ in OperationType if type_ in found}
-
-
 def count_all(operations: Iterable[Operation], objects: RenderedObjects) -> OperationCounts:
     """The number of operations by type, and of those at rollback and at uninstall."""
-    found = {str(type_): number for type_, number in counts(operations).items()}
+    found = Counter(str(one.type) for one in operations)
     found["atRollback"] = len(objects.rollback_hooks)
     found["atUninstall"] = len(objects.uninstall_hooks)
     return OperationCounts.parse({name: number for name, number in found.items() if number})
@@ -409,25 +403,16 @@ def has_further_objects(approved: Plan, found: Plan) -> bool:
     return not set(found.objects.lines()) <= set(approved.objects.lines())
 
 
-def find_uncovered(
-    approved: Iterable[Operation], found: Iterable[Operation]
-) -> tuple[Operation, ...]:
-    """The operations of another plan that weren't approved.
+def covers(approved: Collection[Operation], found: Iterable[Operation]) -> bool:
+    """Whether an approval also covers another plan.
 
     After a failed attempt an approved create covers an update or recreate of the same object, which
     that attempt may have created. The first attempt's Job accepts only what was approved itself.
     """
-    covered = {str(one) for one in approved}
-    for one in tuple(covered):
-        type_, _, rest = one.partition(" ")
-        if type_ == OperationType.CREATE:
-            covered |= {f"{OperationType.UPDATE} {rest}", f"{OperationType.RECREATE} {rest}"}
-    return tuple(one for one in found if str(one) not in covered)
-
-
-def covers(approved: Iterable[Operation], found: Iterable[Operation]) -> bool:
-    """Whether an approval also covers another plan."""
-    return not find_uncovered(approved, found)
+    created = [one for one in approved if one.type is OperationType.CREATE]
+    further = (OperationType.UPDATE, OperationType.RECREATE)
+    covered = {*approved, *(replace(one, type=type_) for one in created for type_ in further)}
+    return covered.issuperset(found)
 
 
 BEGIN: Final = "copyrator-plan-begin"
