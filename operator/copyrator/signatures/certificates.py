@@ -93,11 +93,6 @@ def check_strength(certificate: x509.Certificate, name: str) -> None:
         raise InvalidSignatureError(f"{name} is not signed with SHA-256, SHA-384 or SHA-512")
 
 
-def is_self_signed(certificate: x509.Certificate) -> bool:
-    """Whether its own key signed it, and it names itself as its issuer."""
-    return is_issued_by(certificate, certificate)
-
-
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Whether the issuer's key signed it, and it names the issuer."""
     try:

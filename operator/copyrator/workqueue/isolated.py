@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from copyrator.workqueue.fairness import FairLimit
 
@@ -250,17 +250,13 @@ def serve() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not get between the answers
     while header := requests.read(_HEADER.size):
-        answer = _answer(_read(requests, header), cpu_seconds)
+        (size,) = _HEADER.unpack(header)
+        answer = _answer(requests.read(size), cpu_seconds)
         try:
             answers.write(_HEADER.pack(len(answer)) + answer)
             answers.flush()
         except BrokenPipeError:
             os._exit(0)  # the parent is gone; an ordinary exit would flush again
-
-
-def _read(requests: BinaryIO, header: bytes) -> bytes:
-    (size,) = _HEADER.unpack(header)
-    return requests.read(size)
 
 
 def _answer(request: bytes, cpu_seconds: int) -> bytes:

@@ -61,7 +61,8 @@ from copyrator.bundles.pod import Kept
 from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, JOBS, SECRETS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.oci.auth import Credential
 
 HOUSE: Final = "greeting"

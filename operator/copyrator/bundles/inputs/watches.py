@@ -30,13 +30,8 @@ from copyrator.bundles.step import Change
 from copyrator.kube.errors import ApiError, Forbidden, Refusal
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
-from copyrator.kube.watch.informers import (
-    Registration,
-    WatchPlacement,
-    WatchSpec,
-    watch_permissions,
-)
-from copyrator.kube.watch.reflector import Seen, WantedNames, seen
+from copyrator.kube.watch.informers import Registration, WatchPlacement, watch_permissions
+from copyrator.kube.watch.reflector import Seen, WantedNames, WatchSpec, seen
 from copyrator.workqueue.fairness import TimeSlice
 
 REFERENCES_BY_NAME: Final = 4

@@ -34,7 +34,8 @@ from copyrator.bundles.pod import DEPLOY_CONTAINER, GRACE_OF_OTHERS, LOGIN_CONTA
 from copyrator.bundles.step import Change
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -27,7 +27,8 @@ from copyrator.copies.sources.named import ALONE, source_watch
 from copyrator.copies.sources.records import HeaderReader, SourceHeader
 from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.fairness import TimeSlice
 
 TOGETHER: Final = 0.1

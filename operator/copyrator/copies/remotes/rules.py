@@ -34,7 +34,8 @@ from copyrator.copies.rules.status import write_status
 from copyrator.copies.sources.shares import SourceShare, SourceShares
 from copyrator.kube.client.transport import KubeconfigError
 from copyrator.kube.resources import SECRETS, UID_NAMESPACE
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 
 SECRET_AGAIN: Final = 2.0
 """Seconds before a Secret that wasn't read yet is looked at again."""

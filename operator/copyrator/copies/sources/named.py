@@ -20,14 +20,8 @@ from copyrator.copies.sources.shares import SourceShare
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import (
-    InformerFactory,
-    Mirror,
-    Registration,
-    SharedInformer,
-    WatchSpec,
-)
-from copyrator.kube.watch.reflector import OnChange, OnSynced, Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, Mirror, Registration, SharedInformer
+from copyrator.kube.watch.reflector import OnChange, OnSynced, Seen, WatchSpec, seen
 from copyrator.workqueue.fairness import working_for
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
     from copyrator.metrics import Metrics
+    from copyrator.workqueue.limits import AdaptiveLimit
 
 
 log = logging.getLogger(__name__)
@@ -523,22 +524,6 @@ Fence = Callable[[], bool]
 """Whether writes may be sent at this moment (kube.leader, set in runtime.app)."""
 
 
-class WriteLimit(Protocol):
-    """Bounds the writes in flight (workqueue.limits.AdaptiveLimit, set in runtime.app)."""
-
-    def slot(self) -> AbstractAsyncContextManager[object]:
-        """Wait for a slot; the time spent inside is the latency that the limit adapts to."""
-        ...
-
-    async def pause(self) -> None:
-        """Return when no Retry-After is pending."""
-        ...
-
-    def throttled(self, retry_after: float | None) -> None:
-        """Record that the server throttles; `retry_after` in seconds, where it named them."""
-        ...
-
-
 OnDryRun = Callable[[Call, Any], None]
 """Called for every successful write with ``dryRun=All``, with the decoded answer."""
 
@@ -546,24 +531,11 @@ OnRefused = Callable[[Refusal], None]
 """Called for every RBAC 403."""
 
 
-class NoLimit:
-    """For commands that make a few requests and exit."""
-
-    def slot(self) -> AbstractAsyncContextManager[object]:
-        """Never wait."""
-        return nullcontext()
-
-    async def pause(self) -> None:
-        """Never wait."""
-
-    def throttled(self, retry_after: float | None) -> None:
-        """No-op."""
-
-
 class Transport:
     """Sends calls. Must be made in the running loop, and closed.
 
-    `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
+    `limit` bounds the writes in flight; commands that make a few requests have none. `fence` is
+    called before each write is sent; False makes it fail with NotLeading. `alone` is for
     requests with a deadline of their own: the circuit breaker doesn't hold them back. With
     `on_dry_run` every write is a dry run, whatever method makes it. `most` is for servers that
     aren't trusted: the limit of every answer in bytes, and no error has words of theirs.
@@ -573,7 +545,7 @@ class Transport:
         self,
         connection: Connection,
         *,
-        limit: WriteLimit | None = None,
+        limit: AdaptiveLimit | None = None,
         fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
@@ -587,7 +559,7 @@ class Transport:
         self._most = most
         self._on_dry_run = on_dry_run
         self._on_refused = on_refused
-        self._limit: WriteLimit = limit or NoLimit()
+        self._limit = limit
         self._fence = fence
         self._alone = alone
         self._metrics = metrics
@@ -637,8 +609,12 @@ class Transport:
         on_dry_run = self._on_dry_run if call.writes else None
         if on_dry_run:
             call = _as_dry_run(call)
-        await self._limit.pause()
-        slot = self._limit.slot() if call.writes else self._reads.slot(tenant())
+        await self._pause()
+        slot: AbstractAsyncContextManager[object] = nullcontext()
+        if not call.writes:
+            slot = self._reads.slot(tenant())
+        elif self._limit:
+            slot = self._limit.slot()
         attempt = nullcontext() if self._alone else self.connection.requests.attempt()
         async with slot, attempt, self._request_slots:
             started = time.perf_counter()
@@ -678,7 +654,7 @@ class Transport:
 
         A `reserved` one has a connection of its own and never waits for others.
         """
-        await self._limit.pause()
+        await self._pause()
         async with AsyncExitStack() as stack:
             if not reserved:
                 await stack.enter_async_context(self._watch_slot())
@@ -694,6 +670,10 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
+
+    async def _pause(self) -> None:
+        if self._limit:
+            await self._limit.pause()
 
     @asynccontextmanager
     async def _watch_slot(self) -> AsyncIterator[None]:
@@ -736,7 +716,7 @@ class Transport:
                 response.close()
         finally:
             response.release()
-        if error.throttled:
+        if error.throttled and self._limit:
             self._limit.throttled(error.retry_after)
         if self._on_refused and isinstance(error, Forbidden) and error.refusal:
             self._on_refused(error.refusal)

@@ -29,9 +29,8 @@ from copyrator.kube.watch.reflector import (
     OnChange,
     OnSynced,
     Reflector,
-    Share,
     Timing,
-    WantedNames,
+    WatchSpec,
 )
 
 if TYPE_CHECKING:
@@ -40,35 +39,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-
-def whole(body: dict[str, Any]) -> dict[str, Any]:
-    """Keep the object without managedFields, which can be larger than the rest."""
-    body["metadata"].pop("managedFields", None)
-    return body
-
-
-@dataclass(frozen=True, slots=True)
-class WatchSpec:
-    """What is watched and what is kept of it. Equal ones share a watch.
-
-    `decode` converts an object to the record that is cached; it should be a function of a module
-    (so that specs compare equal) and leave out everything unused.
-    """
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str | None = None
-    name: str | None = None
-    """Name of a single object to watch."""
-    metadata_only: bool = False
-    decode: Callable[[dict[str, Any]], Any] = whole
-    share: Share | None = None
-    """The owner of the watch, where that has limits; other owners never share it."""
-    wanted: WantedNames | None = None
-    """Only these objects are kept, with only name, namespace and resourceVersion."""
-    reserved: bool = False
-    """Whether it never waits for a connection: essential, or bounded in number already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,17 +261,9 @@ class InformerFactory:
     ) -> Reflector[Any]:
         reflector = self._watches[spec] = Reflector(
             self._client,
-            spec.resource,
-            decode=spec.decode,
+            spec,
             on_change=on_change,
             on_synced=on_synced,
-            namespace=spec.namespace,
-            label_selector=spec.label_selector,
-            name=spec.name,
-            metadata_only=spec.metadata_only,
-            share=spec.share,
-            wanted=spec.wanted,
-            reserved=spec.reserved,
             versions=self._versions,
             metrics=self.metrics,
             timing=self._timing,
