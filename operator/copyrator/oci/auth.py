@@ -201,7 +201,6 @@ class CloudLogins(Protocol):
         Raises:
             RegistryError: there is none.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

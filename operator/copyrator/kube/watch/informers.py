@@ -61,39 +61,31 @@ class Mirror(Protocol):
     @property
     def store(self) -> Mapping[ObjectName, Any]:
         """Records by name."""
-        ...
 
     @property
     def lists(self) -> int:
         """Complete lists so far."""
-        ...
 
     @property
     def synced(self) -> bool:
         """Whether an object that isn't cached is known not to exist."""
-        ...
 
     @property
     def failure(self) -> ApiError | None:
         """The present fault."""
-        ...
 
     @property
     def failing_for(self) -> float:
         """Duration of the present fault in seconds; 0 without one."""
-        ...
 
     def delivered(self, namespace: str) -> int:
         """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
-        ...
 
     def relist(self) -> None:
         """List everything again, to confirm the cache."""
-        ...
 
     def close(self) -> None:
         """Release what it holds."""
-        ...
 
 
 M = TypeVar("M", bound=Mirror)
@@ -530,11 +522,9 @@ class Opened(Protocol):
     @property
     def denial(self) -> str:
         """The message of a 403 that denies the whole place; else empty."""
-        ...
 
     def close(self) -> None:
         """End the watches."""
-        ...
 
 
 P = TypeVar("P", bound=Hashable)
