@@ -13,8 +13,8 @@ import logging
 import platform
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -226,32 +226,30 @@ LONG_COLLECTION: Final = 0.01
 """Seconds of processor time; a full collection visits some 50,000 objects in it."""
 
 
-class FreezeSurvivors:
-    """Excludes what a full collection has left over from later ones, if it took long.
+@contextmanager
+def freeze_survivors() -> Iterator[None]:
+    """Exclude inside what a full collection has left over from later ones, if it took long.
 
     With 10,000 rules a full collection took 0.2 to 0.5 s, during which nothing else ran. What is
     excluded is freed as usual, unless it becomes a part of a cycle that nothing else refers to: so
     what lives long has no cycles.
     """
+    begun = 0.0
 
-    def __init__(self) -> None:
-        self._begun = 0.0
-
-    def _collected(self, phase: str, info: Mapping[str, int]) -> None:
+    def collected(phase: str, info: Mapping[str, int]) -> None:
+        nonlocal begun
         if info["generation"] != 2:
             return
         if phase == "start":
-            self._begun = time.thread_time()
-        elif time.thread_time() - self._begun > LONG_COLLECTION:
+            begun = time.thread_time()
+        elif time.thread_time() - begun > LONG_COLLECTION:
             gc.freeze()
 
-    def install(self) -> None:
-        """Begin."""
-        gc.callbacks.append(self._collected)
-
-    def uninstall(self) -> None:
-        """End."""
-        gc.callbacks.remove(self._collected)
+    gc.callbacks.append(collected)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(collected)
 
 
 def reduce_memory() -> None:
@@ -261,7 +259,7 @@ def reduce_memory() -> None:
     requests or many watches open. Its size is not a public setting: a test checks the effect.
 
     Objects that live as long as the process are excluded from garbage collection: the modules
-    alone are a quarter of a million. A full collection visits all others (FreezeSurvivors).
+    alone are a quarter of a million. A full collection visits all others (freeze_survivors).
     """
     asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER
     gc.unfreeze()
@@ -336,9 +334,7 @@ class App:
     async def _prepare(self) -> tuple[Parts, watchdog.Background]:
         """Start the watches; nothing is written yet."""
         reduce_memory()
-        freezing = FreezeSurvivors()
-        self._stack.callback(freezing.uninstall)
-        freezing.install()
+        self._stack.enter_context(freeze_survivors())
         parts = self._parts = Parts(self.settings, self.connection, self.metrics)
         meter = StallMeter(self.metrics.event_loop_stall_seconds.observe, in_work=logs.in_work)
         self._stack.callback(meter.uninstall)
