@@ -407,10 +407,9 @@ def _with_credential(place: Kubeconfig, user: Fields) -> Kubeconfig:
 
 
 def _check_fields(fields: Fields, known: Sequence[str]) -> Fields:
-    """Refuse the first other field that isn't empty; empty ones count as absent, as for kubectl.
+    """The fields without those that are empty texts, as for kubectl, or don't matter.
 
-    Returns:
-        The fields without those that are empty texts or don't matter.
+    The first other field that isn't empty is refused.
     """
     found: dict[str, Any] = {}
     for name, value in fields.raw.items():

@@ -907,9 +907,7 @@ class Record(StatusMap, frozen=True, kw_only=True, gc=False):
     def parse(cls: type[R], raw: Any, texts: _Texts | None = None) -> R:
         """Read a map; anything else is read as an empty one.
 
-        Args:
-            raw: the map, of JSON.
-            texts: those that are shared by equal ones in the map; others are added.
+        Equal ones in it share the ``texts``; others are added.
         """
         found = cls.read(raw, {} if texts is None else texts)
         return cls() if found is None else found

@@ -148,12 +148,8 @@ def verify_chain(
 ) -> None:
     """Check an ordered chain whose last certificate is one of the roots, all valid at that time.
 
-    Args:
-        chain: the signer's certificate, the CAs above it, the root; or a self-signed one alone. At
-            least one, at most ``SIGNATURE_CHAIN``.
-        roots: from load_roots.
-        purpose: determines the requirements for the signer's certificate.
-        moment: with a time zone.
+    It has the signer's certificate, the CAs above it and the root, or a self-signed one alone: at
+    least one, at most ``SIGNATURE_CHAIN``.
 
     Raises:
         Invalid: the chain isn't valid, or a certificate doesn't meet the requirements.

@@ -234,13 +234,7 @@ _COMMON_FAULT: Final = "the trust of this entry can't be used"
 def verify(
     artifact: Artifact, signature: Signature, entry: NotationTrust, now: datetime
 ) -> datetime | None:
-    """Judge one envelope for one entry.
-
-    Args:
-        artifact: what has to be signed.
-        signature: of the format NOTATION; hostile.
-        entry: whose files and subjects load_roots and read_subjects have accepted.
-        now: with a time zone.
+    """Judge one envelope for one entry, whose files and subjects were accepted.
 
     Returns:
         The end of the verdict: the envelope's expiry, and unless a time stamp proves an earlier
@@ -347,12 +341,7 @@ def read_time_stamp(
     ``rfc3161_client`` checks the token's own signature, ``certificates`` the certificates of the
     time stamp authority. Neither reads the token's reference to its certificate (ESSCertIDv2, RFC
     5816): the certificate is found by issuer and serial number, and has to have the key that
-    signed.
-
-    Args:
-        token: a TimeStampToken.
-        message: the stamped bytes: those of a signature.
-        roots: the roots of time stamp authorities, from load_roots.
+    signed. The message is the stamped bytes: those of a signature.
 
     Raises:
         Invalid: the token can't be read, is for another message, or isn't by one of them.

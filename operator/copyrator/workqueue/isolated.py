@@ -77,13 +77,9 @@ class Isolated:
     async def call(
         self, function: Callable[P, T], group: str, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a function of one of our modules in the child.
+        """Run a module's own function in the child; arguments and result are pickled.
 
-        Args:
-            function: a module's own function; arguments and result are pickled.
-            group: the owner of the call (a namespace).
-            args: positional arguments.
-            kwargs: keyword arguments.
+        The group is the owner of the call, a namespace.
 
         Raises:
             IsolatedError: it took too long or too much memory, or raised.
@@ -176,14 +172,8 @@ class IsolatedPool:
     """Child processes, so that calls which take long delay others by seconds only.
 
     A further child works only where another one has been busy for `patience`: mostly there is one.
-    A call that takes `long` goes on, and another child takes its place.
-
-    Args:
-        make: makes a child.
-        size: the most calls at a time, without those that take long.
-        most: the most children.
-        patience: seconds.
-        long: seconds.
+    A call that takes `long` goes on, and another child takes its place. Both are in seconds. `size`
+    bounds the calls at a time without those that take long, `most` the children.
     """
 
     def __init__(

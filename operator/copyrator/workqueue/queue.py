@@ -591,8 +591,7 @@ class Workers(Generic[K]):
     async def drain(self, deadline: float) -> bool:
         """Finish the reconciles in progress and start no new ones; abort after `deadline` seconds.
 
-        Returns:
-            True if all of them were finished.
+        Return whether all of them were finished.
         """
         self._queue.shutdown()
         if not self._tasks:

@@ -225,12 +225,9 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 def from_answer(
     status: int, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
 ) -> ApiError:
-    """Build the error for an HTTP answer.
+    """Build the error for an HTTP answer, or for the code in the Status of an ERROR in a watch.
 
-    Args:
-        status: the HTTP status (for an ERROR in a watch stream: the code in the Status object).
-        body: the decoded Status object, None where the answer isn't one.
-        headers: the answer's headers, for Retry-After.
+    `body` is the decoded Status object, None where the answer isn't one.
     """
     body = body or {}
     message = str(body.get("message") or f"the API server responded with {status}")

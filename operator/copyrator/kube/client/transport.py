@@ -164,9 +164,7 @@ class CircuitBreaker:
     async def permit(self, caller: object = None, *, patience: float) -> Permit:
         """Wait until attempts are let through; the outcome must be reported to the Permit.
 
-        Args:
-            caller: failures of the same caller count once; without a caller, each counts.
-            patience: seconds to wait.
+        Failures of the same caller count once; without a caller, each counts.
 
         Raises:
             ApiError: a copy of the last probe's, after `patience` seconds.
@@ -329,12 +327,8 @@ class Connection:
     async def renew(self, seen: int, *, pause: float = RENEW_PAUSE) -> bool:
         """Load the credentials again, unless another caller did so meanwhile.
 
-        Args:
-            seen: the generation that was refused.
-            pause: minimum seconds between two tries.
-
-        Returns:
-            True if there are newer credentials than generation `seen`.
+        Return whether there are newer ones than the generation that was refused, `seen`. Two tries
+        are `pause` seconds apart at least.
         """
         async with self._lock:
             if self.generation != seen:
@@ -385,11 +379,8 @@ SHORTEST = 4
 def redact(message: str, secret: Any) -> str:
     """Remove the values of a Secret that was sent from the answer's message.
 
-    Webhooks and older API servers quote what they were sent, as it was sent or decoded.
-
-    Args:
-        message: the server's message.
-        secret: the body of the request: a Secret, or a patch of one.
+    Webhooks and older API servers quote what they were sent, as it was sent or decoded. `secret` is
+    the body of the request: a Secret, or a patch of one.
     """
     for value in sorted(_values(secret), key=len, reverse=True):
         message = message.replace(value, "<redacted>")

@@ -182,11 +182,7 @@ class SharedInformer(Generic[M]):
 class InformerFactory:
     """Starts a watch with its first listener and ends it with its last.
 
-    Args:
-        client: sends the requests.
-        namespaces: where not all are served: those that are.
-        metrics: where watches are shown.
-        timing: durations.
+    ``namespaces`` are those that are served, where not all are.
     """
 
     def __init__(
