@@ -411,7 +411,6 @@ def text(
     least: int = 1,
     pattern: str = "",
     rules: tuple[Rule, ...] = (),
-    required: str = "is required",
 ) -> Takes:
     """A string of so many characters, that passes ``check``.
 
@@ -426,7 +425,7 @@ def text(
         schema["pattern"] = f"^{pattern}$"
     if rules:
         schema["x-kubernetes-validations"] = validations(rules)
-    return Takes(schema, check=check, required=required)
+    return Takes(schema, check=check)
 
 
 def number(least: int, most: int | None = None, *, bits: int = 32) -> Takes:

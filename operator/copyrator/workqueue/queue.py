@@ -327,12 +327,12 @@ class WorkQueue(Generic[K]):
         heads = [*self._trusted.heads(), *self._tenants.heads()]
         return max((now - max(head[0], self._served_since) for head in heads), default=0.0)
 
-    def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
+    def longest_working(self) -> tuple[K, float] | None:
         """The key that has been in progress longest, and its seconds."""
         if not self._working:
             return None
         key = next(iter(self._working))  # dicts keep the order of insertion
-        return key, (self._clock() if now is None else now) - self._working[key][0]
+        return key, self._clock() - self._working[key][0]
 
     def tenant_of(self, key: K) -> Group:
         """The tenant of a key in progress."""

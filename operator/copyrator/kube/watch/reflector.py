@@ -744,9 +744,19 @@ class Reflector(Generic[R]):
             opened.append(self.last_contact)
             timers.append(asyncio.get_running_loop().call_later(self._timing.settled, settled))
 
+        length, silence = self._health.lengths()
+        stream = self._client.watch(
+            self.resource,
+            **self._filter,
+            resource_version=version,
+            timeout=length,
+            silence=silence,
+            on_open=on_open,
+            reserved=self._spec.reserved,
+        )
         try:
             async with asyncio.timeout(None) as self._scope:
-                bookmarks = await self._read(self._stream(version, on_open))
+                bookmarks = await self._read(stream)
             self._health.ended(self._clock() - opened[0], bookmarks=bookmarks)
             self._recover()
         except TimeoutError:  # by relist() or suspect()
@@ -760,20 +770,6 @@ class Reflector(Generic[R]):
                 timer.cancel()
             if opened and self._clock() - opened[0] >= self._timing.stable:
                 self._faults.calm()
-
-    def _stream(
-        self, version: str, on_open: Callable[[], None]
-    ) -> AsyncGenerator[WatchEvent, None]:
-        length, silence = self._health.lengths()
-        return self._client.watch(
-            self.resource,
-            **self._filter,
-            resource_version=version,
-            timeout=length,
-            silence=silence,
-            on_open=on_open,
-            reserved=self._spec.reserved,
-        )
 
     async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:
         """Process all events of a stream; return whether there were bookmarks among them."""
@@ -800,14 +796,11 @@ class Reflector(Generic[R]):
     def _broke(self, error: ApiError, *, opened: bool) -> None:
         report, restart = self._health.broke(error, opened=opened)
         if restart:
-            self._restart(restart)
+            self._version = None
+            if self._metrics:
+                self._metrics.watch_restarts.labels(self.resource.key, restart).inc()
         if report:
             raise report from None
-
-    def _restart(self, reason: str) -> None:
-        self._version = None
-        if self._metrics:
-            self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
 
     def _fail(self, error: ApiError) -> None:
         self._faults.note(
