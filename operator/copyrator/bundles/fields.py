@@ -31,6 +31,8 @@ from copyrator.api.bundle_status import AgeStatus, BundleStatus, ClusterStatus, 
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
+from copyrator.api.reasons import AnyReason, KeptReason, Reason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import (
     AGE,
     MESSAGE,
@@ -50,7 +52,6 @@ from copyrator.api.schema import (
 )
 from copyrator.api.structs import replace
 from copyrator.bundles.features import listed
-from copyrator.bundles.reasons import bundle_reasons
 
 ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, ConsentStatus)
 """Parts of a status that the engine has: most Bundles don't have them."""
@@ -383,3 +384,15 @@ class _Cut:
     def _takes_another(self) -> bool:
         self._values -= 1
         return self._values >= 0
+
+
+@cache
+def bundle_reasons() -> Mapping[str, Reason]:
+    """Those of Ready, UpdatePending, gates and attempts, by their words."""
+    kinds = (BundleReason, *listed("reasons", "REASONS"))
+    return {str(row): row for kind in kinds for row in kind}
+
+
+def read_reason(word: str) -> AnyReason:
+    """The row of such a word of a status; the word itself where there is none."""
+    return bundle_reasons().get(word) or KeptReason(word)

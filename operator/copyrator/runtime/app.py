@@ -24,9 +24,9 @@ from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.api.seen_time import SeenTime
-from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.pod import proxies_with_password, variables_for_jobs
+from copyrator.bundles.engine.bundle import BundleCache
+from copyrator.bundles.jobs.pod import proxies_with_password, variables_for_jobs
 from copyrator.clouds.logins import SharedLogins
 from copyrator.copies.context import CopyContext
 from copyrator.copies.controller import CopyController

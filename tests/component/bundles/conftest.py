@@ -25,10 +25,10 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from tests.plan_jobs import Pod, in_all_shells, shell_of
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles.bundle import BundleCache
-from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.engine.bundle import BundleCache
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.gate import Gates
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint

@@ -23,7 +23,7 @@ from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.lasting_child import LastingChild
 
 from copyrator.api.text import format_time
-from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.bundles.engine.bundle import BundleCache, read_entry
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.client.client import KubeClient

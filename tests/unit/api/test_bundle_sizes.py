@@ -19,7 +19,7 @@ from copyrator.api.bundle_spec import (
 )
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.schema import InvalidSpec
-from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.fields import (
     BUNDLE_METADATA,
     BUNDLE_STATUS_BYTES,

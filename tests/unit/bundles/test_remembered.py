@@ -18,8 +18,8 @@ from copyrator.api.bundle_status import (
     Deployed,
 )
 from copyrator.api.text import format_time
-from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.version.remembered import (
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.remembered import (
     first_seen,
     lower_tags,
     older_digests,

@@ -20,11 +20,19 @@ from copyrator.api.bundle_status import (
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Packed
 from copyrator.api.text import format_time
-from copyrator.bundles.deciding import Decision, DeployAction, DeployReason, DesiredDeploy, decide
-from copyrator.bundles.deploy.state import Evidence, begin, finish
+from copyrator.bundles.engine.bundle import DeployRequest
+from copyrator.bundles.engine.deciding import (
+    Decision,
+    DeployAction,
+    DeployReason,
+    DesiredDeploy,
+    Evidence,
+    begin,
+    decide,
+    finish,
+)
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
-from copyrator.bundles.requests import DeployRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 RETRY = Retry(limit=2, backoff=30.0)

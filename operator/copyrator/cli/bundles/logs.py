@@ -14,8 +14,8 @@ from copyrator.api.bundle_status import HistoryEntry, Outcome
 from copyrator.api.text import said, short_digest, time_since
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about

@@ -28,6 +28,7 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
+from copyrator.bundles.engine.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -56,7 +57,6 @@ from copyrator.bundles.features.approval.words import (
     preview_failure,
 )
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,

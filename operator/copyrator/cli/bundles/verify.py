@@ -12,8 +12,8 @@ import click
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, format_time, printable
 from copyrator.api.version_range import TAG
-from copyrator.bundles.gates.gate import Passed
-from copyrator.bundles.gates.signers import Asked
+from copyrator.bundles.engine.gate import Passed
+from copyrator.bundles.engine.signers import Asked
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,

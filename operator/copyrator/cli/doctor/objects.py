@@ -21,7 +21,7 @@ from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of, parse_time
 from copyrator.api.verify import refs_of
-from copyrator.bundles.context import defaults_of
+from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.login.identity import identity_of
@@ -32,7 +32,7 @@ from copyrator.bundles.features.signatures.policy import (
     read_requirement,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint

@@ -367,7 +367,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
     An encrypted one isn't decrypted: that may take as long as its file says.
     """
-    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415
+    from copyrator.bundles.engine.key_files import files_of  # noqa: PLC0415
     from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
     from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
 

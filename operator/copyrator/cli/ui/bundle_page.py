@@ -40,7 +40,7 @@ from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import awaits_decision
 from copyrator.bundles.features.drift.fields import DriftStatus, DriftVerdict
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.identity import other_manager, release_of
+from copyrator.bundles.jobs.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log

@@ -27,10 +27,9 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
+from copyrator.bundles.engine.poll import interval_of
 from copyrator.bundles.engine.words import Mark, Place, load_words
-from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
-from copyrator.bundles.reasons import bundle_reasons
-from copyrator.bundles.rhythm import interval_of
+from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle, parse_status
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of

@@ -11,8 +11,8 @@ from tests.unit.signatures.making import key, public_pem
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import Candidate, Waiting
 from copyrator.bundles.features.promotion.attesters import Attesters
-from copyrator.bundles.gates.gate import Candidate, Waiting
 from copyrator.cli.bundles.resolve import BundleGates, _read
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import Installation

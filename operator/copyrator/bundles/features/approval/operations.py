@@ -38,7 +38,7 @@ from typing import Any, Final
 
 from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.plans import OperationCounts
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 
 PLAN_OPERATIONS: Final = 5_000

@@ -33,7 +33,7 @@ from copyrator.bundles.features.attest.fields import (
 )
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import PromotionStatus, SoakStatus
-from copyrator.bundles.reasons import read_reason
+from copyrator.bundles.fields import read_reason
 from copyrator.signatures.model import ATTESTATIONS, DeployedStatement
 
 MANY: Final = ATTESTATIONS // 2

@@ -22,7 +22,7 @@ from copyrator.api.text import (
 from copyrator.bundles.engine.words import Mark, Notice, Place, Section, Told, Tone, View, Words
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus, DriftVerdict
-from copyrator.bundles.identity import spec_hash
+from copyrator.bundles.jobs.identity import spec_hash
 
 _TEXT: Final = 2000
 """Characters of a message that a page shows."""

@@ -27,7 +27,7 @@ from copyrator.api.conditions import (
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.text import printable_start, quoted
 from copyrator.bundles.features.health.reasons import HealthReason
-from copyrator.bundles.identity import release_of
+from copyrator.bundles.jobs.identity import release_of
 
 ALL_HEALTH_NAMESPACES: Final = 32
 """Namespaces whose objects are watched for spec.health where watches of all namespaces aren't

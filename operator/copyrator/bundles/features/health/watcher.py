@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.judge import (
     DECODERS,

@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.structs import replace
 from copyrator.api.text import format_time, quoted
 from copyrator.bundles.features.rollback.fields import PinStatus, describe_ignored, rollback_targets
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 _PIN: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})@(sha256:[0-9a-f]{64})")
 

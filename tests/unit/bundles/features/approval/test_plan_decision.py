@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, with_plan
+from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time
@@ -21,7 +21,7 @@ from copyrator.bundles.features.approval.fields import (
     RejectedPlan,
 )
 from copyrator.bundles.features.approval.record import DEPLOY
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 
 def named(**annotations: str) -> dict[str, str]:
