@@ -70,6 +70,8 @@ from copyrator.api.text import (
     truncate,
 )
 
+# JSON from outside -------------------------------------------------------------------------------
+
 OBJECT_CONTAINERS: Final = 100_000
 """Maps and lists of one object that are decoded, which takes some 30 ms. Of an object with more,
 the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
@@ -291,6 +293,8 @@ class Fields:
             found[word] = text
         return found
 
+
+# Specs -------------------------------------------------------------------------------------------
 
 F = TypeVar("F", bound="Form")
 
@@ -809,6 +813,8 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
             patch[name] = value
     return patch
 
+
+# Statuses ----------------------------------------------------------------------------------------
 
 M = TypeVar("M", bound="StatusMap")
 Time = Annotated[str, TIME]

@@ -469,6 +469,8 @@ def _read_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
+# Tokens ------------------------------------------------------------------------------------------
+
 TOKEN_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of a token server's response."""
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 
+# Hosts -------------------------------------------------------------------------------------------
+
 REGISTRY_REQUESTS_PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
 
@@ -385,6 +387,8 @@ class HostCache:
             if not self._hosts:
                 return
 
+
+# Requests ----------------------------------------------------------------------------------------
 
 REGISTRY_REQUESTS: Final = 128
 """Requests to registries in flight over all hosts, fair between hosts: each may hold the headers

@@ -78,6 +78,8 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
+# The scheduler -----------------------------------------------------------------------------------
+
 GRAIN = 0.25
 """Seconds: dates are rounded up to multiples of it, so those of a second fire in four groups. A
 wake-up for each one costs as much processor time as the poll that is due."""
@@ -184,6 +186,8 @@ class DueScheduler(Generic[K]):
         self._serial = len(self._heap)
         heapq.heapify(self._heap)
 
+
+# The queue ---------------------------------------------------------------------------------------
 
 Ready = tuple[float, Priority, K, Group]
 """Ready since, priority, key, group."""
@@ -526,6 +530,8 @@ class WorkQueue(Generic[K]):
             delay = max(self._delayed[0][0] - self._clock(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._getters.call)
 
+
+# The workers -------------------------------------------------------------------------------------
 
 Handler = Callable[[K], Awaitable[Outcome]]
 

@@ -199,6 +199,8 @@ def _small_ones(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
     return found
 
 
+# Errors ------------------------------------------------------------------------------------------
+
 RETRY_AFTER_CAP = 300.0
 """Seconds; a longer Retry-After is capped to this."""
 
@@ -368,6 +370,8 @@ async def read_answer(
         raise
     return b"".join(chunks)
 
+
+# Pages of lists, and events of watches -----------------------------------------------------------
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

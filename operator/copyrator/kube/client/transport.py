@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# The circuit breaker -----------------------------------------------------------------------------
+
 FAILURES = 5
 """Failures in a row, with no other answer between them, after which attempts are held back."""
 
@@ -228,6 +230,8 @@ class CircuitBreaker:
         self._probing = self._waiting.call()
 
 
+# The server and the credentials ------------------------------------------------------------------
+
 REREAD_SECONDS = 60.0
 """Interval for reading token files again: bound service account tokens rotate on disk."""
 
@@ -376,15 +380,25 @@ SHORTEST = 4
 """Characters; shorter values stay: replacing them would break ordinary words."""
 
 
-def redact(message: str, secret: Any) -> str:
-    """Remove the values of a Secret that was sent from the answer's message.
+def redact(answer: Any, secret: Any) -> Any:
+    """Remove the values of a Secret that was sent from all texts of a Status, also its causes.
 
     Webhooks and older API servers quote what they were sent, as it was sent or decoded. `secret` is
     the body of the request: a Secret, or a patch of one.
     """
-    for value in sorted(_values(secret), key=len, reverse=True):
-        message = message.replace(value, "<redacted>")
-    return message
+    values = sorted(_values(secret), key=len, reverse=True)
+
+    def clean(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: clean(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [clean(value) for value in part]
+        if isinstance(part, str):
+            for value in values:
+                part = part.replace(value, "<redacted>")
+        return part
+
+    return clean(answer)
 
 
 def _values(secret: Any) -> Iterator[str]:
@@ -412,6 +426,8 @@ def _decoded(text: str) -> str:
     except (binascii.Error, ValueError):
         return ""
 
+
+# Requests ----------------------------------------------------------------------------------------
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to connect, TLS included."""
@@ -798,14 +814,5 @@ async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
     if not isinstance(status, dict):
         status = None
     elif call.resource == "secrets" and call.body is not None:
-        status = _redacted(status, call.body)
+        status = redact(status, call.body)
     return from_answer(response.status, status, response.headers)
-
-
-def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
-    """Redact all texts of a Status object: its causes quote values too."""
-    if isinstance(status, dict):
-        return {key: _redacted(value, body) for key, value in status.items()}
-    if isinstance(status, list):
-        return [_redacted(value, body) for value in status]
-    return redact(status, body) if isinstance(status, str) else status

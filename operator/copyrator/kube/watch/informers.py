@@ -479,6 +479,9 @@ class _Union(Mapping[ObjectName, Any]):
         return sum(len(part.store) for part in self._parts.values())
 
 
+# Placements --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementTiming:
     """Durations in seconds."""

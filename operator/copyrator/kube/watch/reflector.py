@@ -441,6 +441,8 @@ class Faults:
         return self._delay * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
 
 
+# The watch ---------------------------------------------------------------------------------------
+
 RESUMES = 3
 """Tries to resume a watch before everything is listed again: after etcd was restored from a backup
 our resourceVersion may be in its future, and the server always answers "too large"."""
