@@ -49,7 +49,8 @@ from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder
-    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.reflector import WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.notifications import Push

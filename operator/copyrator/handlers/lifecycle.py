@@ -48,7 +48,6 @@ class Lifecycle(Protocol):
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Register the handlers with kopf."""
-        ...
 
     async def start(self) -> None:
         """Return when kopf may open its watches.
@@ -56,11 +55,9 @@ class Lifecycle(Protocol):
         Raises:
             StartError: it never may.
         """
-        ...
 
     async def stop(self) -> None:
         """Finish or abort the reconciles in progress; a second call does nothing."""
-        ...
 
 
 def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:

@@ -61,7 +61,8 @@ from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord, h
 from copyrator.bundles.jobs.pod import Kept
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, JOBS, SECRETS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.oci.auth import Credential
 
 HOUSE: Final = "greeting"

@@ -32,7 +32,8 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder, EventType
-    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.reflector import WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
