@@ -8,7 +8,7 @@ style attributes. All lengths are in pixels of a drawing that is shown at its ow
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
-from copyrator.api.text import Detail, printable
+from copyrator.api.text import printable
 from copyrator.api.times import time_since
 from copyrator.cli.core.objects import Body
 from copyrator.cli.get.describe import last_seen, times
@@ -60,11 +60,6 @@ class PageAction:
     verb: str
     text: str
     path: str
-
-
-def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
-    """The parts of a description as labels and texts."""
-    return [(part.label, part.text) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)

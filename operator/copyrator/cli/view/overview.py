@@ -12,7 +12,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.times import parse_time, time_since
-from copyrator.bundles.engine.words import Banner, load_words
+from copyrator.bundles.engine.words import Banner, Place, lines_at
 from copyrator.bundles.reasons import bundle_reasons
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
@@ -285,7 +285,7 @@ def bundle_row(view: BundleView) -> OverviewRow:
     return replace(
         row,
         reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
-        message=row.message or "; ".join(filter(None, (one.news(view) for one in load_words()))),
+        message=row.message or "; ".join(lines_at(view, Place.NEWS)),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
         deployed_ago=time_since(status.deployed.time, view.now),
