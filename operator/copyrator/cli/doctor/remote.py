@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
@@ -23,16 +21,11 @@ from copyrator.api.kubeconfig import (
     kubeconfig_in,
     read_kubeconfig_ref,
 )
-from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.text import count, first_of, said
 from copyrator.api.times import format_time, time_since
-from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
-from copyrator.bundles.features.attest.reasons import AttestReason
-from copyrator.bundles.features.promotion.fields import PromotionSpec
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
-from copyrator.cli.core.installation import Installation, allowed, username
+from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import Body, listed
 from copyrator.cli.core.output import Format, answer_option
 from copyrator.cli.doctor.check import Check, print_checks
@@ -326,81 +319,3 @@ async def kubeconfigs(
         return Check(WHAT, False if faults else None, text)
     text = f"{count(len(named), 'kubeconfig')} named, none at fault"
     return Check(WHAT, True, text if named else "no rule or Bundle names another cluster")
-
-
-ATTESTATIONS: Final = "Attestations"
-
-
-async def attestations(
-    client: KubeClient, installation: Installation, bundles: Iterable[Body]
-) -> Check:
-    """Doctor's check: what Bundles attest is pushed, their keys and environments' can be used."""
-    from copyrator.cli.bundles.resolve import attesters_of  # noqa: PLC0415 - not for --help
-
-    faults: list[str] = []
-    attesting = promoted = 0
-    try:
-        for body in bundles:
-            spec = parse_bundle(body, BundleDefaults())
-            if not isinstance(spec, BundleSpec):
-                continue
-            attesting += spec.uses(AttestSpec)
-            promoted += bool(spec.part(PromotionSpec).attestations)
-            fault = _push_fault(body) if spec.uses(AttestSpec) else ""
-            fault = fault or await _key_fault(client, installation, spec)
-            try:
-                fault = fault or (await attesters_of(client, spec)).fault
-            except SpecError as error:
-                fault = str(error)
-            if fault:
-                faults.append(f"Bundle {name_of(body)}: {fault}")
-    except errors.ApiError as error:
-        return Check(ATTESTATIONS, None, f"keys can't be read: {error.message}")
-    if faults:
-        return Check(ATTESTATIONS, False, first_of(faults, _NAMED))
-    attest = count(attesting, "Bundle attests", "Bundles attest")
-    follow = count(promoted, "is", "are")
-    return Check(ATTESTATIONS, True, f"{attest}, and {follow} promoted by attestations")
-
-
-async def _key_fault(client: KubeClient, installation: Installation, spec: BundleSpec) -> str:
-    """Why the key that attests can't be used; empty where it can, or none is needed.
-
-    An encrypted one isn't decrypted: that may take as long as its file says.
-    """
-    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415
-    from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
-    from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
-
-    if (attest := spec.find(AttestSpec)) is None:
-        return ""
-    key = attest.own_key or OPERATORS_KEY
-    namespace = spec.namespace if attest.own_key else installation.namespace
-    ref = LocalObjectRef(key.secret, ValuesKind.SECRET)
-    where = f"Secret {namespace}/{key.secret} of spec.attest"
-    try:
-        files = files_of(ref, await client.get(SECRETS, namespace, key.secret))
-    except errors.NotFound:
-        return f"{where} doesn't exist; create it"
-    password = files.get(key.password_key or "")
-    is_required = attest.own_key is not None and key.password_key is not None
-    missing = [key.key] if key.key not in files else []
-    missing += [str(key.password_key)] if is_required and password is None else []
-    if missing:
-        return f"{where} has no key {missing[0]}; add it"
-    content = files[key.key]
-    if is_encrypted(content) and password:
-        return ""
-    try:
-        read_private_key(f"the key {key.key} of {where}", content, password)
-    except TrustError as error:
-        return str(error)
-    return ""
-
-
-def _push_fault(body: Body) -> str:
-    """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
-    found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
-    if not found.is_false or found.reason == AttestReason.ATTESTATION_WITHDRAWN:
-        return ""
-    return f"{said(found.reason)}: {said(found.message, 512)}"
