@@ -125,8 +125,8 @@ async def _of_bundles(
 ) -> AsyncIterator[Check]:
     """What Bundles need."""
     from copyrator.cli.bundles.checks import CLOUDS, attestations, clouds, network
+    from copyrator.cli.core.remote import kubeconfigs
     from copyrator.cli.doctor.permissions import consent_reviews
-    from copyrator.cli.doctor.remote import kubeconfigs
 
     if plans:
         yield await network(client, installation, bundles)

@@ -8,11 +8,11 @@ from tests.targets import EVERYWHERE
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
-from copyrator.cli.rules.migrate import migrations
-from copyrator.cli.rules.migrate_tools import (
+from copyrator.cli.rules.migrate import (
     bundle_rules,
     cluster_secret,
     import_requests,
+    migrations,
     requests,
 )
 from copyrator.copies.template.rendering import Composing, Tree
