@@ -18,7 +18,7 @@ from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.gitops import argocd, flux
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 

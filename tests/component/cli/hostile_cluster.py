@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import json_response
 from tests.targets import EVERYWHERE
-from tests.unit.bundles.test_plan_block import NONCE, block
+from tests.unit.bundles.features.approval.test_plan_block import NONCE, block
 
 from copyrator.bundles.features.approval.operations import (
     PLAN_OPERATIONS,

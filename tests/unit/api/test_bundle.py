@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle, parsed
 
 from copyrator.api.bundle_spec import (
     BundleDeletionPolicy,
@@ -16,32 +17,20 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesSource,
 )
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.globs import Globs
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.features.approval.defaults import ApprovalPolicy
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
-from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
-SMALLEST = {"registry": "registry.example.com", "repo": "team/app"}
 
 
-def bundle(name: str = "shop", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "prod"}, "spec": {**SMALLEST, **spec}}
-
-
-def parsed(body: Any) -> BundleSpec:
-    spec = parse_bundle(body, DEFAULTS)
-    assert isinstance(spec, BundleSpec), spec
-    return spec
+def read(body: Any) -> BundleSpec:
+    return parsed(body, DEFAULTS)
 
 
 def test_the_smallest_bundle_takes_the_operators_defaults() -> None:
-    spec = parsed(bundle())
+    spec = read(bundle())
     assert spec == BundleSpec(
         namespace="prod",
         name="shop",
@@ -70,7 +59,7 @@ def test_every_field_is_read() -> None:
         "podAnnotations": {"n": "any text"},
         "securityContext": {"runAsUser": 5},
     }
-    spec = parsed(
+    spec = read(
         bundle(
             version=">=1.2 <2",
             auth="creds",
@@ -139,19 +128,19 @@ ENV = [
 
 @pytest.mark.parametrize(("value", "text"), ENV)
 def test_numbers_and_booleans_in_env_become_strings(value: Any, text: str) -> None:
-    assert parsed(bundle(env={"X": value})).env == {"X": text}
+    assert read(bundle(env={"X": value})).env == {"X": text}
 
 
 @pytest.mark.parametrize("name", ["my-var", "a.b", "_", "-x", ".hidden", "A1"])
 def test_env_takes_every_name_that_kubernetes_takes(name: str) -> None:
-    assert parsed(bundle(env={name: "x"})).env == {name: "x"}
+    assert read(bundle(env={name: "x"})).env == {name: "x"}
 
 
 @pytest.mark.parametrize(
     "name", ["WERF_REPO", "WERF_TAG", "WERF_RELEASE", "WERF_NAMESPACE", "WERF_VALUES_OPERATOR_000"]
 )
 def test_env_cannot_replace_what_the_operator_sets_and_says_so(name: str) -> None:
-    spec = parsed(bundle(env={name: "evil", "MINE": "x"}))
+    spec = read(bundle(env={name: "evil", "MINE": "x"}))
     assert spec.env == {"MINE": "x"}
     assert spec.ignored_env == (name,)
 
@@ -168,7 +157,7 @@ IMAGES = [
 
 @pytest.mark.parametrize(("werf", "image"), IMAGES)
 def test_the_werf_image_is_put_together(werf: dict[str, str], image: str) -> None:
-    assert parsed(bundle(werf=werf)).werf_image == image
+    assert read(bundle(werf=werf)).werf_image == image
 
 
 def test_jobs_get_the_operators_proxies_and_ttl() -> None:
@@ -183,12 +172,12 @@ def test_jobs_get_the_operators_proxies_and_ttl() -> None:
     "registry", ["localhost", "127.0.0.1:5000", "[::1]:5000", "Registry.example.com:443"]
 )
 def test_a_registry_is_a_host_and_perhaps_a_port(registry: str) -> None:
-    assert parsed(bundle(registry=registry)).registry == registry
+    assert read(bundle(registry=registry)).registry == registry
 
 
 @pytest.mark.parametrize("version", ["latest", "1.2.3", "v1.*", "*", "~1.2", "1.2 - 1.4 || 2.x"])
 def test_a_version_is_kept_for_the_version_engine_to_judge(version: str) -> None:
-    assert parsed(bundle(version=version)).version == version
+    assert read(bundle(version=version)).version == version
 
 
 INVALID: list[tuple[Any, str, str]] = [
@@ -257,61 +246,3 @@ FIELDS = st.sampled_from(
 def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
     assert isinstance(parse_bundle(body, DEFAULTS), (BundleSpec, InvalidSpec))
     assert isinstance(parse_bundle(bundle(**spec), DEFAULTS), (BundleSpec, InvalidSpec))
-
-
-@pytest.mark.parametrize(
-    ("asked", "namespace", "release", "mode"),
-    [
-        (None, "prod", None, ApprovalMode.ALWAYS),
-        ("OnRisk", "prod", None, ApprovalMode.ALWAYS),
-        ("Always", "test-1", None, ApprovalMode.ALWAYS),
-        ("Never", "test-1", None, ApprovalMode.ON_RISK),
-        ("OnRisk", "dev", None, ApprovalMode.ON_RISK),
-        (None, "dev", None, ApprovalMode.NEVER),
-        ("Never", "dev", "prod", ApprovalMode.ALWAYS),
-        ("Never", "test-1", "prod", ApprovalMode.ALWAYS),
-        ("Never", "prod", "dev", ApprovalMode.ALWAYS),
-        ("Never", "dev", "dev-2", ApprovalMode.NEVER),
-    ],
-)
-def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_its_releases(
-    asked: str | None, namespace: str, release: str | None, mode: ApprovalMode
-) -> None:
-    floors = (
-        (Globs(("p*", "test-*")), ApprovalMode.ON_RISK),
-        (Globs(("prod",)), ApprovalMode.ALWAYS),
-    )
-    body = bundle(**({"approval": {"mode": asked}} if asked else {}), project_namespace=release)
-    body["metadata"]["namespace"] = namespace
-    spec = parse_bundle(body, BundleDefaults(policies=(ApprovalPolicy(floors),)))
-    assert isinstance(spec, BundleSpec)
-    is_required = {namespace, release} & {"prod", "test-1"} != set()
-    assert spec.part(ApprovalSpec) == ApprovalSpec(
-        mode=mode, expires=86400.0, is_required=is_required
-    )
-
-
-def test_health_is_off_unless_it_is_asked_for() -> None:
-    for asked, mode in (({}, HealthMode.OFF), ({"health": "Watch"}, HealthMode.WATCH)):
-        spec = parse_bundle(bundle(**asked), DEFAULTS)
-        assert isinstance(spec, BundleSpec)
-        assert spec.part(HealthSpec).health is mode
-
-
-def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> None:
-    spec = parse_bundle(bundle(), DEFAULTS)
-    assert isinstance(spec, BundleSpec)
-    assert spec.part(DriftSpec) == DriftSpec()
-    assert not spec.uses(DriftSpec)
-    ignore = [{"kind": "Deployment", "name": "web-*"}, {"kind": "Secret"}]
-    drift = {"mode": "Correct", "interval": "15m", "ignore": ignore}
-    spec = parse_bundle(bundle(drift=drift), DEFAULTS)
-    assert isinstance(spec, BundleSpec)
-    assert (spec.part(DriftSpec).mode, spec.part(DriftSpec).interval) == (DriftMode.CORRECT, 900.0)
-    (first, second) = spec.part(DriftSpec).ignore
-    assert (first.kind, first.names.matches("web-1"), first.names.matches("api")) == (
-        "Deployment",
-        True,
-        False,
-    )
-    assert second.names.matches("anything")

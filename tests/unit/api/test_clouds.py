@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import CloudRegistry, Provider, find_provider, read_registry
-from copyrator.api.fields import InvalidSpec
-from copyrator.bundles.features.login.fields import cloud_of
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 ACCOUNT = "123456789012"
 ECR = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
@@ -150,42 +146,3 @@ def test_of_any_text_only_whole_names_are_taken(provider: Provider, text: str) -
         return
     ends = ("amazonaws.com", ".aws", ".aws.com", ".pkg.dev", "gcr.io", ".azurecr.io", ".azurecr.cn")
     assert found.host.endswith(ends)
-
-
-def bundle(**spec: object) -> BundleSpec | InvalidSpec:
-    found = {"registry": "shop.azurecr.io", "repo": "team/app", "provider": "azure", **spec}
-    body = {"metadata": {"namespace": "prod", "name": "app"}, "spec": found}
-    return parse_bundle(body, BundleDefaults())
-
-
-def test_a_bundle_has_the_registry_of_its_provider() -> None:
-    spec = bundle()
-    assert isinstance(spec, BundleSpec)
-    assert cloud_of(spec) == CloudRegistry(Provider.AZURE, "shop.azurecr.io", domain="io")
-    without = bundle(provider=None)
-    assert isinstance(without, BundleSpec)
-    assert cloud_of(without) is None
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("auth", "creds"), ("insecure", True), ("skipTLSVerify", True), ("caSecret", "ca")],
-)
-def test_what_a_provider_excludes(field: str, value: object) -> None:
-    spec = bundle(**{field: value})
-    assert isinstance(spec, InvalidSpec)
-    assert spec.path == f"spec.{field}"
-    assert "must be removed with spec.provider" in spec.message
-
-
-def test_the_registry_must_be_of_the_provider() -> None:
-    spec = bundle(registry="registry.example.com")
-    assert isinstance(spec, InvalidSpec)
-    assert spec.path == "spec.registry"
-    assert "isn't a registry of azure" in spec.message
-    other = bundle(registry="europe-docker.pkg.dev")
-    assert isinstance(other, InvalidSpec)
-    assert other.message.endswith("or set spec.provider to gcp")
-    unknown = bundle(provider="ibm")
-    assert isinstance(unknown, InvalidSpec)
-    assert "aws, gcp" in unknown.message

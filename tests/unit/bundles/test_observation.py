@@ -6,14 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.job_records import JOB
+from tests.job_records import job, pod
 
 from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.endings import planned_ending
-from copyrator.bundles.features.approval.jobs import pinned_image
-from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
@@ -25,34 +21,11 @@ from copyrator.bundles.jobs.outcome import (
     exit_code,
     read_job,
 )
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
-
-
-def job(*, complete: bool = False, failed: str | None = "BackoffLimitExceeded") -> JobRecord:
-    return replace(
-        JOB,
-        complete=complete,
-        failed=None if complete else failed,
-        message="Job has reached the specified backoff limit",
-    )
-
-
-def pod(
-    code: int | None = None, message: str = "", *, login: int | None = None, **status: Any
-) -> dict[str, Any]:
-    def ended(name: str, code: int, text: str) -> dict[str, Any]:
-        terminated = {"exitCode": code, "message": text, **status.pop("terminated", {})}
-        return {"name": name, "state": {"terminated": terminated}}
-
-    found: dict[str, Any] = {}
-    if login is not None:
-        found["initContainerStatuses"] = [ended("login", login, message)]
-    if code is not None:
-        found["containerStatuses"] = [ended("werf", code, message)]
-    return {"metadata": {"name": "p"}, "status": found | status}
 
 
 def report(status: str, **more: Any) -> str:
@@ -472,117 +445,11 @@ def test_the_script_of_a_planned_deploy_may_end_it_before_werf(
     )
 
 
-MISMATCH = "plan artifact release revision mismatch: expected 4, got 5"
-
-
-@pytest.mark.parametrize(
-    ("text", "is_changed"),
-    [
-        (f"Error: {MISMATCH}", True),
-        (f"Error: release install: validate plan artifact: {MISMATCH}\n\nUse --debug", True),
-        (f'Error: release install: failed release "r" (namespace: "n"): {MISMATCH}', True),
-        (f"Error: {MISMATCH}\nError: release install: other", False),
-        (f"Error: chart render: execution error at (a/templates/b.yaml:1:1): {MISMATCH}", False),
-        (f'Error: release install: template: a.yaml:1:1: executing "a" at <x>: {MISMATCH}', False),
-        (f"Error: {MISMATCH} or so", False),
-    ],
-)
-def test_another_revision_between_check_and_apply_is_another_plan(
-    text: str, is_changed: bool
-) -> None:
-    """werf 3 refuses the plan that it saved before it writes anything."""
-    ending = planned_ending(ending_of(job(), [pod(1, text)]))
-
-    expected = (Outcome.FAILED, BROKEN)
-    if is_changed:
-        expected = (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
-    assert (ending.outcome, ending.reason) == expected
-
-
 def test_dependencies_that_the_chart_lacks_count_against_the_digest() -> None:
     ending = Ending(Outcome.FAILED, BROKEN, "no", None, 12)
 
     reason = BundleReason.DEPENDENCIES_NOT_VENDORED
     assert checked_ending(ending) == Ending(Outcome.FAILED, reason, "no", None, 12)
-
-
-REPO = "registry.werf.io/werf/werf"
-SHA = f"sha256:{'6' * 64}"
-PINNED = f"{REPO}@{SHA}"
-TAGGED = f"{REPO}:2.67.0"
-
-
-@pytest.mark.parametrize(
-    ("image", "reported", "expected"),
-    [
-        pytest.param(TAGGED, PINNED, PINNED, id="containerd"),
-        pytest.param(REPO, f"docker-pullable://{PINNED}", PINNED, id="Docker"),
-        pytest.param("org/werf:2", f"docker.io/org/werf@{SHA}", f"org/werf@{SHA}", id="no host"),
-        pytest.param("docker.io/org/werf:2", f"org/werf@{SHA}", f"docker.io/org/werf@{SHA}"),
-        pytest.param("org/werf:2", f"index.docker.io/org/werf@{SHA}", f"org/werf@{SHA}"),
-        pytest.param(
-            "index.docker.io/org/werf:2",
-            f"docker.io/org/werf@{SHA}",
-            f"index.docker.io/org/werf@{SHA}",
-        ),
-        pytest.param("org/werf:2", f"registry-1.docker.io/org/werf@{SHA}", f"org/werf@{SHA}"),
-        pytest.param("werf:2", f"docker.io/library/werf@{SHA}", f"werf@{SHA}", id="official"),
-        pytest.param("docker.io/werf", f"library/werf@{SHA}", f"docker.io/werf@{SHA}"),
-        pytest.param("werf", f"docker-pullable://werf@{SHA}", f"werf@{SHA}", id="cri-dockerd"),
-        pytest.param("R.example/werf:2", f"r.example/werf@{SHA}", f"R.example/werf@{SHA}"),
-        pytest.param("r.example:443/werf", f"r.example/werf@{SHA}", f"r.example:443/werf@{SHA}"),
-        pytest.param("localhost/werf:2", f"localhost/werf@{SHA}", f"localhost/werf@{SHA}"),
-        pytest.param(f"{REPO}:2@{SHA}", SHA, f"{REPO}:2@{SHA}", id="named by the spec"),
-        pytest.param(f"localhost:5000/werf@{SHA}", PINNED, f"localhost:5000/werf@{SHA}"),
-        pytest.param(TAGGED, "", None, id="nothing"),
-        pytest.param(TAGGED, SHA, None, id="bare digest: containers/storage"),
-        pytest.param(TAGGED, "6" * 64, None, id="bare ID: CRI-O"),
-        pytest.param(TAGGED, f"docker://{SHA}", None, id="ID of Docker"),
-        pytest.param(TAGGED, f"other.example/werf@{SHA}", None, id="another repository"),
-        pytest.param("werf:2", f"docker.io/library/import-2026-01-01@{SHA}", None, id="loaded"),
-        pytest.param("org/werf:2", f"docker.io/library/org/werf@{SHA}", None),
-        pytest.param("org/werf:2", f"org.example/org/werf@{SHA}", None),
-        pytest.param("r.example:5000/werf:2", f"r.example/werf@{SHA}", None, id="another port"),
-        pytest.param("localhost/werf:2", f"docker.io/localhost/werf@{SHA}", None),
-        pytest.param(TAGGED, f"{REPO}@sha256:{'6' * 63}", None, id="short digest"),
-        pytest.param(TAGGED, f"{REPO}:2.75.0", None, id="tag"),
-    ],
-)
-def test_the_image_is_pinned_by_what_the_pod_ran(
-    image: str, reported: str, expected: str | None
-) -> None:
-    other = {"name": "login", "imageID": f"{REPO}@sha256:{'9' * 64}"}
-    pods = [{"status": {"containerStatuses": [other, {"name": "werf", "imageID": reported}]}}]
-
-    assert pinned_image(pods, image) == expected
-    assert pinned_image([], TAGGED) is None
-
-
-def test_a_runtime_may_report_an_id_and_the_digest_as_the_image() -> None:
-    """CRI-O, as on OpenShift 4.15 and later."""
-    status = {"name": "werf", "imageID": "5" * 64, "image": PINNED}
-    pods = [{"status": {"containerStatuses": [status]}}]
-
-    assert pinned_image(pods, TAGGED) == PINNED
-    assert pinned_image(pods, "org/werf:2") is None
-
-
-@pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_deploy_that_stored_something_else_has_failed_whatever_werf_says(
-    outcome: Outcome,
-) -> None:
-    ended = planned_ending(Ending(outcome, BROKEN, "bad", 4, PlanExit.DIFFERENT, is_raw=True))
-
-    assert (ended.outcome, ended.reason) == (Outcome.FAILED, BundleReason.DEPLOYED_DIFFERENTLY)
-    assert "as revision 4 isn't what was approved" in ended.message
-    assert not ended.is_raw
-
-
-@pytest.mark.parametrize("code", [None, 0, 1, 9, 15])
-def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
-    ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
-
-    assert planned_ending(checked_ending(ending)) is ending
 
 
 FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")

@@ -1,4 +1,4 @@
-"""What a deploy's account needs, by the operations of a plan, and what werf says it lacks."""
+"""What werf says that a deploy's account lacks, and how the API server is asked about it."""
 
 from __future__ import annotations
 
@@ -10,143 +10,18 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_MISSING, MissingPermission
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
-from copyrator.bundles.features.approval.rights import (
-    KindIn,
-    PermissionFindings,
-    kinds_of,
-    record_findings,
-    required_permissions,
-)
+from copyrator.api.bundle_status import MAX_MISSING
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
-    PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     list_missing,
     read_refused,
     sentence,
 )
-from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 WERF = ServiceAccount("team", "werf")
-CREATE = OperationType.CREATE
-
-
-def operation(kind: str, group: str = "", namespace: str = "", name: str = "a") -> Operation:
-    return Operation(CREATE, namespace, group, kind, name)
-
-
-def asked(found: tuple[RequiredPermission, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
-    return {(one.namespace, one.key): one.verbs for one in found}
-
-
-def test_every_release_needs_its_lock_its_storage_and_tracking() -> None:
-    lock = ("get", "list", "watch", "create", "update", "patch")
-    assert required_permissions("app", {}) == (
-        RequiredPermission("app", "", "configmaps", lock, "werf-synchronization"),
-        RequiredPermission("app", "", "secrets", ("get", "list", "create", "update", "delete")),
-        RequiredPermission("app", "", "namespaces", ("get",), "app"),
-        RequiredPermission("app", "", "events", ("list", "watch")),
-        RequiredPermission("app", "", "pods", ("get", "list", "watch")),
-        RequiredPermission("app", "", "pods/log", ("get", "list", "watch")),
-    )
-
-
-def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
-    kinds = {
-        KindIn("", "", "Secret"): SECRETS,
-        KindIn("", "apps", "Deployment"): DEPLOYMENTS,
-        KindIn("other", "apps", "Deployment"): DEPLOYMENTS,
-        KindIn("", "apiextensions.k8s.io", "CustomResourceDefinition"): CRDS,
-    }
-    found = asked(required_permissions("app", kinds))
-    assert found["app", "secrets"] == VERBS  # once, with the verbs of both uses
-    assert found["app", "deployments.apps"] == VERBS
-    assert found["other", "deployments.apps"] == VERBS
-    assert found["other", "replicasets.apps"] == ("get", "list", "watch")
-    assert found["", "customresourcedefinitions.apiextensions.k8s.io"] == VERBS
-    assert ("app", "customresourcedefinitions.apiextensions.k8s.io") not in found
-
-
-@pytest.mark.parametrize(
-    ("group", "kind", "plural", "namespaced"),
-    [
-        ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", False),
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", False),
-        ("", "Namespace", "namespaces", False),
-        ("", "PersistentVolume", "persistentvolumes", False),
-        ("example.com", "Tenant", "tenants", False),
-        ("", "PersistentVolumeClaim", "persistentvolumeclaims", True),
-        ("rbac.authorization.k8s.io", "Role", "roles", True),
-        ("example.com", "Thing", "things", True),
-    ],
-)
-def test_objects_in_no_namespace_are_tracked_by_events_in_default(
-    group: str, kind: str, plural: str, namespaced: bool
-) -> None:
-    kinds = {KindIn("", group, kind): Resource(group, "v1", plural, kind, namespaced)}
-
-    found = asked(required_permissions("app", kinds))
-    own = required_permissions("default", kinds)
-
-    assert found.get(("default", "events")) == (None if namespaced else ("list", "watch"))
-    assert found["app", "events"] == ("list", "watch")
-    events = [one for one in own if one.resource == "events"]
-    assert events == [RequiredPermission("default", "", "events", ("list", "watch"))]
-
-
-def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> None:
-    kinds = {KindIn("", "", "Secret"): SECRETS, KindIn("app", "", "Secret"): SECRETS}
-    found = [one for one in required_permissions("app", kinds) if one.resource == "secrets"]
-    assert found == [RequiredPermission("app", "", "secrets", VERBS)]
-
-
-def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:
-    """ReplicaSets of the chart's own, and then those of a Deployment, which are only read."""
-    kinds = {
-        KindIn("", "apps", "ReplicaSet"): Resource("apps", "v1", "replicasets", "ReplicaSet"),
-        KindIn("app", "apps", "Deployment"): DEPLOYMENTS,
-    }
-    assert asked(required_permissions("app", kinds))["app", "replicasets.apps"] == VERBS
-
-
-def test_a_namespace_that_is_missing_must_be_created() -> None:
-    found = required_permissions("app", {}, is_namespace_missing=True)
-    assert found[-1] == RequiredPermission("", "", "namespaces", ("create", "patch"))
-    own = asked(required_permissions("app", {KindIn("", "", "Namespace"): NAMESPACES}))
-    assert own["", "namespaces"] == VERBS  # the chart's
-
-
-def test_what_werf_said_it_lacks_is_asked_about_whole() -> None:
-    denied = (
-        RequiredPermission("app", "apps", "deployments", ("get",)),
-        RequiredPermission("app", "", "secrets", ("list",)),
-        RequiredPermission("app", "", "pods/exec", ("create",)),
-    )
-    found = asked(required_permissions("app", {}, denied=denied))
-    assert found["app", "deployments.apps"] == VERBS
-    assert found["app", "secrets"] == ("get", "list", "create", "update", "delete")
-    assert found["app", "pods/exec"] == ("create",)
-
-
-def test_an_access_review_names_an_object_where_one_is_all_that_is_needed() -> None:
-    lock = next(one for one in required_permissions("app", {}) if one.resource == "configmaps")
-    assert lock.attributes("patch") == {
-        "verb": "patch",
-        "resource": "configmaps",
-        "namespace": "app",
-        "name": "werf-synchronization",
-    }
-    for verb in ("list", "watch", "create"):  # their requests have none
-        assert "name" not in lock.attributes(verb)
-    kinds = {KindIn("", "", "ConfigMap"): Resource("", "v1", "configmaps", "ConfigMap")}
-    lock = next(one for one in required_permissions("app", kinds) if one.resource == "configmaps")
-    assert "name" not in lock.attributes("patch")
 
 
 def test_an_access_review_of_a_subresource_and_of_a_group() -> None:
@@ -175,63 +50,6 @@ def test_the_account_is_who_the_api_server_takes_it_for() -> None:
         "system:serviceaccounts:team",
         "system:authenticated",
     )
-
-
-NAMES = st.from_regex(r"[a-z]{1,3}", fullmatch=True)
-OPERATIONS = st.builds(
-    Operation,
-    type=st.sampled_from(OperationType),
-    namespace=st.one_of(st.just(""), NAMES),
-    group=st.one_of(st.just(""), NAMES),
-    kind=NAMES,
-    name=NAMES,
-)
-
-
-@given(st.lists(OPERATIONS, max_size=2 * PERMISSION_KINDS), st.booleans())
-def test_reviews_are_bounded_whatever_the_plan_has(
-    operations: list[Operation], is_namespace_missing: bool
-) -> None:
-    kinds, beyond = kinds_of(operations)
-    there = {(one.namespace, one.group, one.kind) for one in operations}
-    assert len(kinds) <= PERMISSION_KINDS
-    assert len(kinds) + beyond == len(there)
-    served = {one: Resource(one.group, "v1", one.kind, one.kind, one.kind < "m") for one in kinds}
-    found = required_permissions("app", served, is_namespace_missing=is_namespace_missing)
-    places = [(one.namespace, one.group, one.resource) for one in found]
-    assert len(places) == len(set(places)) <= PERMISSION_KINDS + 8
-    assert all(set(one.verbs) <= set(VERBS) for one in found)
-    for one, kind in served.items():  # nothing that a kind needs is left out
-        namespace = (one.namespace or "app") if kind.namespaced else ""
-        assert RequiredPermission(namespace, one.group, one.kind, VERBS) in found
-
-
-def test_of_as_many_operations_as_a_plan_may_have_a_part_is_reviewed() -> None:
-    many = [
-        operation("ConfigMap", namespace=f"ns-{number}") for number in range(PLAN_OPERATIONS - 1)
-    ]
-    kinds, beyond = kinds_of([*many, operation("Secret")])
-    assert len(kinds) == PERMISSION_KINDS
-    assert beyond == PLAN_OPERATIONS - PERMISSION_KINDS
-    assert kinds[0] == KindIn("", "", "Secret")  # of the release's own namespace first
-
-
-def test_a_status_lists_a_limited_number_and_counts_all() -> None:
-    many = tuple(
-        RequiredPermission(f"ns-{number:02}", "", "pods", ("get", "list")) for number in range(30)
-    )
-    found = record_findings(PlanStatus(job="plan"), PermissionFindings(many, unreviewed=2))
-    assert len(found.missing) == MAX_MISSING
-    assert found.missing[0] == MissingPermission(
-        verbs=("get", "list"), resource="pods", namespace="ns-00"
-    )
-    assert (found.missing_permissions, found.unreviewed) == (60, 2)
-    assert found.job == "plan"
-
-
-def test_that_nothing_is_missing_is_told_from_what_is_not_known() -> None:
-    found = record_findings(PlanStatus(), PermissionFindings()).to_dict()
-    assert found == {"missingPermissions": 0}
 
 
 FORBIDDEN = (

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.features.drift.record import check_rhythm
-from copyrator.bundles.rhythm import (
+from copyrator.bundles.engine.poll import (
     LAST,
     Rhythm,
     choose_rhythm,
@@ -158,46 +157,11 @@ def test_the_next_moment_is_after_now_and_at_most_an_interval_away(
     assert rhythm.includes(first.replace(microsecond=0))
 
 
-@given(
-    uid=st.text(min_size=1, max_size=36),
-    interval=st.integers(900, 30 * 24 * 3600).map(float),
-    moment=st.floats(1.5e9, 4e9).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
-)
-def test_checks_are_in_whole_seconds_one_interval_apart(
-    uid: str, interval: float, moment: datetime
-) -> None:
-    rhythm = check_rhythm(uid, interval)
-    first = rhythm.after(moment)
-    assert moment < first <= moment + timedelta(seconds=interval)
-    assert first.microsecond == 0
-    assert rhythm.after(first) == first + timedelta(seconds=interval)
-    assert rhythm.after(first - timedelta(microseconds=1)) == first
-    assert rhythm.count(moment, first) == 1
-    assert rhythm.count(first, first) == 0
-    assert rhythm.count(first, first - timedelta(hours=1)) == 0
-    assert rhythm.count(moment, first + timedelta(seconds=3 * interval)) == 4
-
-
-def test_the_checks_of_three_hundred_bundles_are_spread_over_the_interval() -> None:
-    """No quarter of a minute of fifteen has more than a few of them."""
-    at = [check_rhythm(f"uid-{number}", 900.0).after(NOW) for number in range(300)]
-    quarters = [int((one - NOW).total_seconds() // 15) for one in at]
-    assert max(map(quarters.count, quarters)) <= 15
-
-
-def test_an_upgrade_moves_no_check() -> None:
-    assert check_rhythm("uid-1", 3600.0).phase == 3495
-
-
 @pytest.mark.parametrize("phase", [10.0, 10.5, 10.999])
 def test_a_status_means_the_time_in_the_second_that_it_says(phase: float) -> None:
     rhythm = Rhythm(60.0, phase)
     found = [at for at in range(130) if rhythm.includes(datetime.fromtimestamp(at, UTC))]
     assert found == [10, 70]
-
-
-def test_an_interval_of_less_than_a_second_is_one() -> None:
-    assert [check_rhythm("uid-1", interval).interval for interval in (0.0, 1.5)] == [1, 1]
 
 
 def test_the_checks_between_two_times_are_counted() -> None:

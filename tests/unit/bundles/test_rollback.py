@@ -8,8 +8,7 @@ import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.features.approval.script import deploy_command
+from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.revisions import (
     Revision,
@@ -18,7 +17,7 @@ from copyrator.bundles.jobs.revisions import (
     judge,
     read_revision,
 )
-from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile, checked_deploy_command
+from copyrator.bundles.jobs.script import APPLY_COMMAND, checked_deploy_command
 
 FIRST = Revision(1, "superseded")
 SECOND = Revision(2, "failed")
@@ -71,13 +70,11 @@ def pod(*command: str) -> dict[str, Any]:
 
 def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
     assert not asks_for_rollback([])
-    file = SealedFile("/in/approved", "/in/salt", "/tmp/approved", "0" * 64)
     both: tuple[tuple[str, ...], ...] = ((), (AUTO_ROLLBACK,))
     for plain, with_it in (
         [pod("werf", "bundle", "apply", *flags) for flags in both],
         [pod(*APPLY_COMMAND, *flags) for flags in both],
         [pod(*checked_deploy_command((), flags)) for flags in both],
-        [pod(*deploy_command(file, file, (), flags)) for flags in both],
     ):
         assert not asks_for_rollback([with_it, plain])
         assert asks_for_rollback([plain, with_it])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.cli.core.cluster import Target, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import means, one
@@ -27,9 +28,7 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
-from copyrator.api.text import count
-from copyrator.api.times import time_since
-from copyrator.bundles.account import ServiceAccount
+from copyrator.api.text import count, time_since
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.rights import missing_of, required_permissions

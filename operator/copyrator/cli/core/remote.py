@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
-from copyrator.api import syntax
-from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -35,8 +33,18 @@ from copyrator.api.kubeconfig import (
     read_kubeconfig_ref,
 )
 from copyrator.api.names import LABEL_REMOTE
-from copyrator.api.text import count, first_of, said
-from copyrator.api.times import format_time, parse_time, time_since
+from copyrator.api.schema import SpecError, map_in
+from copyrator.api.text import (
+    check_namespace,
+    check_object_name,
+    count,
+    first_of,
+    format_time,
+    parse_time,
+    quoted,
+    said,
+    time_since,
+)
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import allowed, username
@@ -59,7 +67,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -254,13 +262,13 @@ def grant(
     """
     wanted = [_source(text) for text in sources]
     kubeconfig = _address(address)
-    if syntax.namespace(name):
+    if check_namespace(name):
         raise click.UsageError(
-            f"NAME: {syntax.shown(name)} isn't a valid name; use at most 63 lower-case letters, "
+            f"NAME: {quoted(name)} isn't a valid name; use at most 63 lower-case letters, "
             "digits and '-'"
         )
     namespace = target.namespace_option or wanted[0][1]
-    if problem := syntax.namespace(namespace):
+    if problem := check_namespace(namespace):
         raise click.UsageError(problem)
     if len(f"{namespace}.{name}") > _LABEL_LENGTH:
         raise click.UsageError(
@@ -293,7 +301,7 @@ def _source(text: str) -> tuple[str, str, str]:
     if not 1 <= len(rest) <= 2:
         problem = f"{text!r} isn't KIND/NAMESPACE/NAME, such as Secret/infra/registry-creds"
     else:
-        problem = syntax.namespace(rest[0]) or (syntax.object_name(rest[1]) if rest[1:] else None)
+        problem = check_namespace(rest[0]) or (check_object_name(rest[1]) if rest[1:] else None)
     if problem:
         raise click.UsageError(f"--source: {problem}")
     return known.get(kind.lower(), kind), rest[0], "".join(rest[1:])
@@ -647,8 +655,8 @@ async def _there(
 ) -> list[Check]:
     """What the other cluster answers, up to the first request that fails."""
     from copyrator.kube.auth import remote_endpoint  # noqa: PLC0415 - not for --help
-    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415
     from copyrator.kube.client.remote import RemoteClient  # noqa: PLC0415
+    from copyrator.kube.client.transport import KubeconfigError  # noqa: PLC0415
 
     try:
         endpoint = remote_endpoint(found)

@@ -12,7 +12,7 @@ from copyrator.api.text import count
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import Format, Kind, dump, prose, typed
 from copyrator.kube import errors
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

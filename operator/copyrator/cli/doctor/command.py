@@ -13,7 +13,7 @@ import click
 
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -29,9 +29,9 @@ from copyrator.cli.doctor.check import Check, find_policy, print_checks, readabl
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import DEPLOYMENTS, PODS, RULES, SECRETS
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.runtime.prerequisites import missing_crds
 
 if TYPE_CHECKING:
@@ -250,11 +250,11 @@ async def _references(
 
 async def _registries(bundles: Sequence[Body]) -> list[Check]:
     """One request to each registry, from this machine and without credentials."""
-    from copyrator.api.fields import InvalidSpec
+    from copyrator.api.schema import InvalidSpec
     from copyrator.bundles.fields import BundleDefaults, parse_bundle
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
-    from copyrator.oci.hosts import ANYWHERE
+    from copyrator.oci.transport import ANYWHERE
 
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in bundles:

@@ -43,12 +43,12 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from copyrator.bundles.inputs.watches import Ref
+    from copyrator.bundles.engine.references import Ref
     from copyrator.cli.rules.dry_run import Actor, DryRun
     from copyrator.cli.view.rule import CertificateRow
     from copyrator.cli.view.why_copy import CopyAnswer

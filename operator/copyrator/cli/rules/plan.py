@@ -28,15 +28,14 @@ import click
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rollout import Rollout
 from copyrator.api.rule_spec import RuleSpec, Source
 from copyrator.api.rule_status import shared_message
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.structs import replace
-from copyrator.api.text import count, some
-from copyrator.api.times import format_duration, format_time
+from copyrator.api.text import count, format_duration, format_time, some
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation
@@ -67,7 +66,7 @@ from copyrator.copies.targets.planning import Action
 from copyrator.copies.targets.transform import DATA_FIELDS
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 
 class RowAction(StrEnum):

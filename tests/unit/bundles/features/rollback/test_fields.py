@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.builders.bundles import bundle, parsed, refused
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.features.rollback.fields import RollbackSpec
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 A, B = (f"sha256:{letter * 64}" for letter in "ab")
 NAME = "operator.werf.dev/skip-digests"
 
 
-def parsed(value: Any) -> BundleSpec | InvalidSpec:
-    body = {
-        "metadata": {"namespace": "apps", "name": "shop", "annotations": {NAME: value}},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-    }
-    return parse_bundle(body, BundleDefaults())
+def annotated(value: str | None) -> dict[str, Any]:
+    body = bundle()
+    body["metadata"]["annotations"] = {NAME: value}
+    return body
 
 
 @pytest.mark.parametrize(
@@ -35,14 +31,11 @@ def parsed(value: Any) -> BundleSpec | InvalidSpec:
     ],
 )
 def test_digests_are_read_in_any_layout(value: str | None, expected: tuple[str, ...]) -> None:
-    found = parsed(value)
-    assert isinstance(found, BundleSpec)
-    assert found.part(RollbackSpec).skip_digests == expected
+    assert parsed(annotated(value)).part(RollbackSpec).skip_digests == expected
 
 
 def test_a_long_annotation_is_refused_in_few_words() -> None:
-    found = parsed("x" * 250_000)
-    assert isinstance(found, InvalidSpec)
+    found = refused(annotated("x" * 250_000))
     assert found.path == f"metadata.annotations[{NAME}]"
     assert "must have 1 to 20 digests" in found.message
     assert len(found.message) < 300

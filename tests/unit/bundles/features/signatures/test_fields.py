@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.builders.bundles import bundle, parsed
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.verify import Cosign, Notation, VerifyEntry, refs_of
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 KEYS = {"kind": "Secret", "name": "keys"}
 ROOT = {"kind": "ConfigMap", "name": "root"}
 IDENTITY = {"issuer": "https://i", "subjectPattern": ".+@x", "trustedRootFrom": ROOT}
-
-
-def parsed(verify: Any) -> BundleSpec | InvalidSpec:
-    spec = {"registry": "r", "repo": "a", "verify": verify}
-    return parse_bundle({"metadata": {"name": "x", "namespace": "y"}, "spec": spec}, DEFAULTS)
-
-
-DEFAULTS = BundleDefaults()
 
 
 def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
@@ -35,8 +24,7 @@ def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
         LocalObjectRef("keys", ValuesKind.SECRET),
         LocalObjectRef("root", ValuesKind.CONFIG_MAP),
     )
-    found = parsed({"anyOf": entries})
-    assert isinstance(found, BundleSpec)
+    found = parsed(bundle(verify={"anyOf": entries}))
     by_authority = Notation(subjects=("C=US, ST=WA, O=x",), signing_authority_from=keys)
     signers = (
         VerifyEntry(cosign=Cosign(keys)),
@@ -49,6 +37,4 @@ def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
 
 
 def test_without_it_no_signature_is_asked_for() -> None:
-    found = parsed(None)
-    assert isinstance(found, BundleSpec)
-    assert found.find(SignaturesSpec) is None
+    assert parsed(bundle()).find(SignaturesSpec) is None

@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.builders.bundles import bundle, parsed
 
-from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.features.windows.fields import Window, WindowsSpec, shown
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-
-DEFAULTS = BundleDefaults()
-
-
-def parsed(windows: Any) -> BundleSpec | InvalidSpec:
-    spec = {"registry": "r", "repo": "a", "windows": windows}
-    return parse_bundle({"metadata": {"name": "x", "namespace": "y"}, "spec": spec}, DEFAULTS)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +41,7 @@ def parsed(windows: Any) -> BundleSpec | InvalidSpec:
 def test_a_window_has_days_hours_and_a_zone(
     window: dict[str, Any], wanted: Window, text: str
 ) -> None:
-    found = parsed([window])
-    assert isinstance(found, BundleSpec)
+    found = parsed(bundle(windows=[window]))
     assert found.part(WindowsSpec).windows == (wanted,)
     assert shown(found.part(WindowsSpec).windows) == text
 
@@ -61,6 +51,4 @@ def test_windows_are_shown_one_after_the_other() -> None:
 
 
 def test_without_windows_deploys_begin_at_any_time() -> None:
-    found = parsed(None)
-    assert isinstance(found, BundleSpec)
-    assert found.part(WindowsSpec).windows == ()
+    assert parsed(bundle()).part(WindowsSpec).windows == ()
