@@ -17,7 +17,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.text import Detail, detail_lines, time_since
-from copyrator.cli.core.cluster import ahead, all_of, run
+from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import (
     RESOURCES,
@@ -43,22 +43,11 @@ LONG = 60
 @object_options("rules", "bundles")
 @operator_namespace_option
 @answer_option
-def describe(options: ObjectOptions, home: str | None) -> None:
+async def describe(options: ObjectOptions, home: str | None) -> None:
     """Show details of a rule or Bundle: spec, status and Events.
 
     A copy is explained by `why`. Values are never shown.
     """
-    body, events, parts = run(_described(options, home))
-    if options.shape is None:
-        prose(detail_lines(parts))
-        return
-    dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
-
-
-async def _described(
-    options: ObjectOptions, home: str | None
-) -> tuple[Body, Sequence[Body], Sequence[Detail]]:
-    """The object, its Events, and the parts about it."""
     now, what = datetime.now(UTC), options.what
     async with options.target.connect() as client:
         body = await options.read(client)
@@ -67,10 +56,13 @@ async def _described(
             with suppress(errors.Forbidden):
                 events = (await events_of(client, RESOURCES[what].kind, body))[-EVENTS_SHOWN:]
             parts = await described
+    if options.shape is not None:
+        dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
+        return
     later = [*rows.describe_conditions(what, body, now), _describe_events(events, now)]
     if what == "bundles":
         later = list(refer_to_error(body, later))
-    return body, events, [*parts, *later]
+    prose(detail_lines([*parts, *later]))
 
 
 def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
