@@ -12,7 +12,7 @@ import click
 
 from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.cli.core.cluster import Target, run
+from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import means, one
 from copyrator.cli.core.output import Format, show_all
@@ -175,7 +175,7 @@ def manifest(view: BundleView, spec: BundleSpec, roles: Sequence[Mapping[str, An
 _ROLES: Final = {one.kind: one for one in (ROLES, CLUSTERROLES)}
 
 
-def print_roles(
+async def print_roles(
     target: Target, namespace: str, name: str, kind: str | None, shape: Format | None
 ) -> None:
     """Print those of a Bundle for ``kubectl apply -f -``, as YAML or, with ``-o json``, as a List.
@@ -185,12 +185,6 @@ def print_roles(
     """
     if kind is not None and not means(kind, "bundles"):
         raise click.UsageError("--roles is only for Bundles: --kind bundle")
-    text, roles = run(_roles(target, namespace, name))
-    click.echo(text) if shape is None else show_all(roles, shape)
-
-
-async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
-    """As YAML with comments, and as objects; each Role with the rules that it has, too."""
     from copyrator.bundles.features.approval.permissions import (  # noqa: PLC0415 - only for roles
         is_namespace_missing,
     )
@@ -207,7 +201,7 @@ async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[d
         if not roles:
             raise Fault(_nothing(view, ServiceAccount.of(spec)))
         roles = [await _with_granted(client, role) for role in roles]
-        return manifest(view, spec, roles), roles
+    click.echo(manifest(view, spec, roles)) if shape is None else show_all(roles, shape)
 
 
 async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from copyrator.api.text import (
     said,
     time_since,
 )
-from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
+from copyrator.cli.core.cluster import Target, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import Body, listed
@@ -241,7 +241,7 @@ def remote() -> None:
 @click.option("--dry-run", is_flag=True, help="Print what would be made; nothing is.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @answer_option
-def grant(
+async def grant(
     *,
     target: Target,
     name: str,
@@ -276,7 +276,7 @@ def grant(
             "a shorter NAME"
         )
     ttl = address["ttl"]
-    found = run(_resolve(target, Grant(name, namespace, (), lasting=ttl is None), wanted))
+    found = await _resolve(target, Grant(name, namespace, (), lasting=ttl is None), wanted)
     if dry_run:
         if shape is None:
             click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
@@ -284,7 +284,7 @@ def grant(
             dump(items(found.all), shape)
         return
     _confirm([source for source in found.sources if not source.name], yes=yes)
-    secret, lines = run(_grant(target, found, kubeconfig, ttl))
+    secret, lines = await _grant(target, found, kubeconfig, ttl)
     prose(lines, err=True)
     dump(secret, shape or Format.YAML)
 
@@ -532,14 +532,13 @@ class RemoteSource:
 @cluster_options()
 @click.option("--key", default=DEFAULT_KEY, show_default=True, help="Key of the Secret.")
 @answer_option
-def check(*, target: Target, secret: str, key: str, shape: Format | None) -> None:
+async def check(*, target: Target, secret: str, key: str, shape: Format | None) -> None:
     """Check the kubeconfig in a Secret: its form, its end, the server, and what it may read.
 
     Read is what the rules in the Secret's namespace name with it. The server is asked from this
     machine. Exit code: 0 no check failed; 1 at least one did.
     """
-    checks = run(_checks(target, secret, key))
-    print_checks(checks, shape)
+    print_checks(await _checks(target, secret, key), shape)
 
 
 async def _checks(target: Target, secret: str, key: str) -> list[Check]:

@@ -14,7 +14,7 @@ import click
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.text import parse_time
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
@@ -48,15 +48,11 @@ TAKEOVER = 12.0
 @cluster_options(namespace=False)
 @own_namespace_option
 @answer_option
-def doctor(target: Target, home: str | None, shape: Format | None) -> None:
+async def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
 
     Exit code: 0 no check failed; 1 at least one did.
     """
-    print_checks(run(_checks(target, home)), shape)
-
-
-async def _checks(target: Target, home: str | None) -> list[Check]:
     from copyrator.cli.bundles import checks, freeze
     from copyrator.cli.core import notify
     from copyrator.cli.doctor.permissions import permission_reviews, workloads
@@ -97,7 +93,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             rules = there.get("rules")
             of_bundles = _of_bundles(client, installation, rules, bundles, plans=plans)
             found += [check async for check in of_bundles]
-    return found
+    print_checks(found, shape)
 
 
 async def _listed(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import (
     Installation,
@@ -91,7 +91,7 @@ _GUESSES = ("Secret", "ConfigMap")
 @cluster_options()
 @operator_namespace_option
 @answer_option
-def why(
+async def why(
     *,
     target: Target,
     words: tuple[str, ...],
@@ -112,9 +112,9 @@ def why(
     if roles:
         from copyrator.cli.bundles.permissions import print_roles
 
-        print_roles(target, namespace, name, kind, shape)
+        await print_roles(target, namespace, name, kind, shape)
         return
-    found = run(answer(target, namespace, name, kind, home))
+    found = await answer(target, namespace, name, kind, home)
     if shape is not None:
         dump(typed(Kind.EXPLANATION, found.document), shape)
     else:

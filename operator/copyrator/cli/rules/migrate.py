@@ -23,7 +23,7 @@ from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, Requirement
 from copyrator.api.text import count
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.installation import find_installation, own_namespace_option
 from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.core.output import Format, object_option, reference, show_all
@@ -540,7 +540,9 @@ COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
     help="Namespace of the sources of trust-manager's Bundles.",
 )
 @object_option
-def migrate(target: Target, home: str | None, trust_namespace: str, shape: Format | None) -> None:
+async def migrate(
+    target: Target, home: str | None, trust_namespace: str, shape: Format | None
+) -> None:
     """Print rules that replace the annotations of other copying tools.
 
     It reads the annotations of kubernetes-replicator, reflector and
@@ -548,7 +550,7 @@ def migrate(target: Target, home: str | None, trust_namespace: str, shape: Forma
     SecretImports and SecretExports. Nothing is changed. The rules adopt the copies
     that the tools made; docs/adoption.md has the order of steps.
     """
-    found, where = run(_find(target, home, trust_namespace))
+    found, where = await _find(target, home, trust_namespace)
     if not found:
         if shape in (Format.JSON, Format.YAML):
             show_all([], shape)
