@@ -51,6 +51,7 @@ from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.bundles.plan_page import SectionDiffs
 from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.objects import Body, listed, skipped
+from copyrator.cli.get.describe import event_rows
 from copyrator.cli.ui.parts import (
     INDENT,
     SIGNS,
@@ -60,7 +61,6 @@ from copyrator.cli.ui.parts import (
     Drawing,
     actions_of,
     condition_rows,
-    event_rows,
     segment,
 )
 from copyrator.cli.ui.promotion_path import PlacedStage, PromotionGraph, PromotionPath
@@ -267,7 +267,7 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "log_tail": printable(view.status.last_error.log_tail or ""),
         "log_at": moment(view.status.last_error.time, view.now),
         "has_plan": any(rows_at(view, Place.PLAN)),
-        "events": event_rows(found.events, view.now),
+        "events": event_rows(reversed(found.events), view.now),
         "missing": found.missing,
         "actions": actions_of("bundles", view.body, decides=any(lines_at(view, Place.LEAD))),
     }

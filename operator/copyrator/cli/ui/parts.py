@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.text import printable, time_since
 from copyrator.cli.core.objects import Body
-from copyrator.cli.get.describe import last_seen, times
 from copyrator.cli.view.lists import Query
 from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import Validity
@@ -86,19 +85,6 @@ def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
             printable(one.message or "") if one.message != told else "",
         )
         for one in islice(found.values(), CONDITIONS)
-    ]
-
-
-def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
-    """Events as a table, the newest first."""
-    return [
-        {
-            "age": time_since(last_seen(event), now),
-            "type": str(event.get("type")),
-            "reason": f"{event.get('reason')}{times(event)}",
-            "message": printable(str(event.get("message"))),
-        }
-        for event in reversed(events)
     ]
 
 

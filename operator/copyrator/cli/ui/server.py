@@ -34,10 +34,10 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, Body, means, one
 from copyrator.cli.core.reconcile import annotated, set_suspend
 from copyrator.cli.get import why
-from copyrator.cli.get.describe import events_of
+from copyrator.cli.get.describe import event_rows, events_of
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.parts import actions_of, event_rows, segment
+from copyrator.cli.ui.parts import actions_of, segment
 from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import (
@@ -287,7 +287,7 @@ class Server:
             within="/rules",
             seen=seen,
             rule=RulePage(view, seen, read_filter(request.query)),
-            events=event_rows(events, view.now),
+            events=event_rows(reversed(events), view.now),
             missing=missing,
             actions=actions_of("rules", body),
         )
@@ -374,7 +374,7 @@ class Server:
             live=False,  # each answer takes many requests
             copy=copy,
             remark=remark,
-            events=event_rows(events[0], datetime.now(UTC)),
+            events=event_rows(reversed(events[0]), datetime.now(UTC)),
             missing=events[1],
             most=SHARED,
         )

@@ -246,14 +246,13 @@ def describe_next_poll(view: BundleView) -> str:
     every = f"every {format_duration(spec.interval)}{default}"
     if announced is None:
         return every
-    if _is_polled_soon(view) and announced < view.now:
+    # Features have polls made before the interval has passed, at times that no status has.
+    is_early = view.status.ready_reason in ABSENT or any(
+        one.polls_again(view) for one in load_words()
+    )
+    if is_early and announced < view.now:
         return f"soon, {every}"
     return f"in {format_duration(next_poll(announced, interval_of(spec), view.now))}, {every}"
-
-
-def _is_polled_soon(view: BundleView) -> bool:
-    """Whether polls are made before the interval has passed, at times that no status has."""
-    return any(one.polls_again(view) for one in load_words()) or view.status.ready_reason in ABSENT
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:

@@ -154,16 +154,12 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield from lines_at(view, Place.SOURCE)
     yield from _failed_polls(spec, status, now)
     yield Detail("Next poll", describe_next_poll(view)).line
-    yield from _polled(spec, polled)
+    if polled:
+        from copyrator.bundles.engine.references import references_of  # noqa: PLC0415 - rarely needed
 
-
-def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
-    if not polled:
-        return
-    from copyrator.bundles.engine.references import references_of  # noqa: PLC0415 - rarely needed
-
-    for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
+        for ref in sorted(references_of(spec) & frozenset(polled), key=str):
+            why = f"{hint('doctor')} explains why"
+            yield f"An edit of {ref} takes effect at the next poll only; {why}."
 
 
 _STATES: Final[Mapping[str | None, StepState]] = {
