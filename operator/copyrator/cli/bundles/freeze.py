@@ -5,7 +5,7 @@ What is frozen is read as far as the user may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,9 +26,9 @@ from copyrator.bundles.features.freeze.fields import (
     read_config_map,
     sentence,
 )
-from copyrator.bundles.features.freeze.words import BESIDE, freeze_of, freezes_in, gap
+from copyrator.bundles.features.freeze.words import freeze_of, freezes_in, gap
 from copyrator.bundles.fields import parse_status
-from copyrator.cli.core.beside import FoundBeside, read_all_beside, read_beside
+from copyrator.cli.core.beside import read_all_beside
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -59,23 +59,11 @@ async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
         return None
 
 
-async def find_freezes(
-    client: KubeClient, installation: Installation, names: Iterable[str]
-) -> FoundBeside:
-    """The freezes of all namespaces and of these, ended ones too."""
-    return await read_beside(client, installation, names, (BESIDE,))
-
-
-async def find_all_freezes(client: KubeClient, installation: Installation) -> FoundBeside:
-    """Those of all namespaces that the operator serves."""
-    return await read_all_beside(client, installation, (BESIDE,))
-
-
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
     """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
     from copyrator.cli.doctor.check import Check  # noqa: PLC0415 - for doctor alone
 
-    there = await find_all_freezes(client, installation)
+    there = await read_all_beside(client, installation)
     frozen = in_force(freezes_in(there.values), now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
     if not said and there.unread:
@@ -222,7 +210,7 @@ async def _others(client: KubeClient, installation: Installation, namespace: str
             of_all = await freeze_of_all(client, installation.settings.namespace)
             found = [of_all] if of_all is not None else []
     else:
-        there = await find_all_freezes(client, installation)
+        there = await read_all_beside(client, installation)
         found = sorted(freezes_in(there.values), key=lambda one: one.namespace)
     left = in_force(found, datetime.now(UTC))
     lines = [f"Still: {sentence(one)}." for one in left[:_NAMED]]

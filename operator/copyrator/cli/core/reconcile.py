@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import starmap
@@ -51,7 +52,7 @@ from copyrator.cli.core.waiting import (
 )
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import RULES
+from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
@@ -183,6 +184,17 @@ async def annotated(
     token = format_micro_time(datetime.now(UTC))
     patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
     return token, await client.patch(RESOURCES[what], *name_of(body), patch)
+
+
+async def annotate_unchanged(
+    client: KubeClient, body: Body, annotations: Mapping[str, str | None], **options: Any
+) -> dict[str, Any] | None:
+    """A Bundle with these annotations; None where others have changed it since it was read."""
+    guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
+    patch = {"metadata": {**guard, "annotations": annotations}}
+    with suppress(errors.ConflictError):
+        return await client.patch(BUNDLES, *name_of(body), patch, **options)
+    return None
 
 
 def _check_may_act(what: str, body: Body) -> None:
