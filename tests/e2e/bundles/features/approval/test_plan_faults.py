@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.test_approval import ALWAYS, plan, secrets, wait_planned
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS, plan, secrets, wait_planned
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
 from tests.long import long_form

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team, approve, is_gone
-from tests.e2e.bundles.test_guarded import key_of, lists, plan
+from tests.e2e.bundles.features.approval.test_guarded import key_of, lists, plan
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.guard.conftest import definition
 from tests.e2e.mutating_webhook import mutating
@@ -211,7 +211,9 @@ def test_what_failed_half_way_is_tried_again_by_the_same_approval(team: Team) ->
     assert team.get("jobs", "shop-check")
 
 
-@long_form("tests/e2e/bundles/test_drift.py::test_what_others_change_is_found_and_put_right")
+@long_form(
+    "tests/e2e/bundles/features/drift/test_drift.py::test_what_others_change_is_found_and_put_right"
+)
 def test_what_others_edit_is_put_right_under_the_guard(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", approval=ALWAYS, drift={"mode": "Correct", "interval": "720h"})
@@ -252,7 +254,7 @@ def test_a_rollback_that_begins_half_way_ends_with_the_former_content(team: Team
 
 
 @long_form(
-    "tests/e2e/bundles/test_guarded_crashes.py::"
+    "tests/e2e/bundles/features/approval/test_guarded_crashes.py::"
     "test_what_dies_before_a_list_or_before_its_job_makes_the_attempt_anew"
 )
 def test_what_was_interrupted_is_made_anew_by_the_same_approval(team: Team) -> None:
@@ -326,7 +328,7 @@ def test_what_others_do_to_objects_after_a_plan_has_it_made_anew(team: Team) -> 
 
 
 @long_form(
-    "tests/e2e/bundles/test_permissions.py::"
+    "tests/e2e/bundles/features/approval/test_permissions.py::"
     "test_an_account_that_may_do_nothing_gets_what_suffices_also_for_kinds_in_no_namespace"
 )
 def test_a_permission_that_was_taken_away_after_the_plan_is_named(team: Team) -> None:

@@ -24,7 +24,7 @@ from tests.e2e.bundles.conftest import (
     operating,
     stays,
 )
-from tests.e2e.bundles.test_approval import ALWAYS, RANDOM, plan
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS, RANDOM, plan
 from tests.e2e.chart_repository import ChartRepository, serving
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import apply, delete, rendered

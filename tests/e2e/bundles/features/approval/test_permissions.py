@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import SERVICE, TEMPLATE, Team
-from tests.e2e.bundles.test_approval import ALWAYS, approve, plan, wait_planned
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS, approve, plan, wait_planned
 from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Team
-from tests.e2e.bundles.test_guarded import WHILE_APPLYING, approve, ended, plan
+from tests.e2e.bundles.features.approval.test_guarded import WHILE_APPLYING, approve, ended, plan
 from tests.e2e.operator_process import until
 
 pytestmark = pytest.mark.usefixtures("operator")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.bundles.conftest import Operator, Team, stays
-from tests.e2e.bundles.test_signatures import KEYS, Signer, trust, verified
+from tests.e2e.bundles.features.signatures.test_signatures import KEYS, Signer, trust, verified
 from tests.e2e.operator_process import until
 
 from localcluster import Api

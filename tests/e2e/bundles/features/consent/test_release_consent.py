@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import NOWHERE, Team, make_team, operating, stays
-from tests.e2e.bundles.test_approval import approve, wait_planned
+from tests.e2e.bundles.features.approval.test_approval import approve, wait_planned
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team
-from tests.e2e.bundles.test_guarded import UNINSTALL_HOOK, approve, key_of, lists
+from tests.e2e.bundles.features.approval.test_guarded import UNINSTALL_HOOK, approve, key_of, lists
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.operator_process import until
 

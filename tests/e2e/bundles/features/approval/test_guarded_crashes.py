@@ -24,8 +24,8 @@ from tests.e2e.bundles.conftest import (
     make_team,
     operating,
 )
-from tests.e2e.bundles.test_guarded import lists
-from tests.e2e.bundles.test_guarded_life import ALWAYS, GATE
+from tests.e2e.bundles.features.approval.test_guarded import lists
+from tests.e2e.bundles.features.approval.test_guarded_life import ALWAYS, GATE
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.guard.conftest import config, token_client
 from tests.e2e.installation import PLACEHOLDER

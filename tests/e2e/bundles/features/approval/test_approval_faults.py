@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import TEMPLATE, Team
-from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, secrets, wait_planned
+from tests.e2e.bundles.features.approval.test_approval import (
+    ALWAYS,
+    ON_RISK,
+    approve,
+    plan,
+    secrets,
+    wait_planned,
+)
 from tests.e2e.operator_process import until
 from tests.long import LONG, long_form
 
