@@ -136,10 +136,13 @@ def _is_anothers(path: Path, config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is alone with it at the end.
+    """Mark promises, and begin with what takes longest: no worker is alone with it at the end.
 
     Or in random order, the same in all workers.
     """
+    for item in items:
+        if "promises" in item.path.relative_to(HERE).parts:
+            item.add_marker(pytest.mark.promise)
     # A file that is named on the command line is collected all the same.
     items[:] = [item for item in items if not _is_anothers(item.path, config)]
     seed = config.getoption("shuffle")

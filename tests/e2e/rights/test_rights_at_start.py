@@ -34,7 +34,7 @@ HEALTH = {
     for verb in ("list", "watch")
     for plural in ("deployments", "statefulsets", "daemonsets")
 }
-"""Only Bundles with spec.health; tests/e2e/bundles/features/health/test_health.py takes them away."""
+"""Only Bundles with spec.health: taken away in tests/e2e/bundles/features/health/test_health.py."""
 AT_START = (
     *LEASES,
     "get customresourcedefinitions.apiextensions.k8s.io",

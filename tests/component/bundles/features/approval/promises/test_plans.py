@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.drifting import Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.approval.test_previews import ask, preview
@@ -190,24 +188,3 @@ async def test_what_waits_for_its_turn_is_never_asked_for_its_result(
 
     assert [path for path in asked_for_results(cluster, since) if "shop" in path] == []
     assert preview(cluster).get("outcome") in (None, "Running")
-
-
-async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    release = Release(cluster, werf)
-    bundle(drift={"mode": "Detect", "interval": "1h"})
-    operator = await run(timer_interval=1e9)
-    await release.in_sync()
-    await idle(operator)
-    refused = cluster.refuse("create", "/jobs", 500)
-    checks, since = release.checks, len(cluster.seen)
-
-    operator.let_pass(timedelta(hours=1))
-
-    await eventually(lambda: release.drift.get("check", {}).get("outcome") == "Running")
-    count = len(operator.reconciled)
-    await eventually(lambda: len(operator.reconciled) > count + 3)
-    assert asked_for_results(cluster, since) == []
-    refused.clear()
-    await eventually(lambda: release.checks > checks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,13 +15,15 @@ from tests.component.bundles.approvals import (
     lose,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, EDITED, OTHER, Release
+from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.approval.promises.test_plans import asked_for_results
 from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.promises.test_attempts import tags
 from tests.packed_charts import CHART_YAML, chart, pack
 
 VENDORED = chart("a: b")
@@ -162,3 +165,40 @@ async def test_a_fight_with_another_controller_is_remembered_across_a_change_of_
 
     assert release.drift["corrections"] == 2
     assert len(cluster.jobs()) == 3
+
+
+async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    bundle(drift={"mode": "Detect", "interval": "1h"})
+    operator = await run(timer_interval=1e9)
+    await release.in_sync()
+    await idle(operator)
+    refused = cluster.refuse("create", "/jobs", 500)
+    checks, since = release.checks, len(cluster.seen)
+
+    operator.let_pass(timedelta(hours=1))
+
+    await eventually(lambda: release.drift.get("check", {}).get("outcome") == "Running")
+    count = len(operator.reconciled)
+    await eventually(lambda: len(operator.reconciled) > count + 3)
+    assert asked_for_results(cluster, since) == []
+    refused.clear()
+    await eventually(lambda: release.checks > checks)
+
+
+async def test_a_check_for_drift_is_of_the_deployed_digest_and_not_of_the_tag(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    first = registry.put("app", "1.0.0", "one")
+    bundle(drift=DETECT, suspend=False)
+    operator = await run(timer_interval=1e9)
+    await release.in_sync()
+    registry.put("app", "1.0.0", "pushed again")
+
+    operator.let_pass(timedelta(hours=1))
+
+    await eventually(lambda: release.checks >= 2)
+    assert set(tags(cluster, "drift")) == {f"1.0.0@{first}"}

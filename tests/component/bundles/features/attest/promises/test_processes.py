@@ -1,14 +1,12 @@
-"""Which variables the processes get that the operator starts."""
+"""Which variables the process gets that pushes statements."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, waits
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.promises.notify.test_notifications import (
@@ -17,8 +15,6 @@ from tests.component.promises.notify.test_notifications import (
     children_of_this,
     names_of,
 )
-
-from copyrator.workqueue.isolated import Isolated
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ async def registry() -> AsyncIterator[AttestedRegistry]:
     await registry.stop()
 
 
-@pytest.mark.needs("attest", "promotion")
+@pytest.mark.needs("promotion")
 async def test_the_process_that_pushes_gets_only_the_variables_that_it_needs(
     cluster: BundleCluster,
     registry: AttestedRegistry,
@@ -47,30 +43,6 @@ async def test_the_process_that_pushes_gets_only_the_variables_that_it_needs(
     await run(timer_interval=1.0)
 
     await eventually(lambda: registry.pushes, "an attestation is pushed")
-
-    found = children_of_this() - before
-    assert found
-    for pid in found:
-        assert names_of(pid) == NEEDED
-
-
-async def test_the_process_that_judges_charts_gets_only_the_variables_that_it_needs(
-    cluster: BundleCluster,
-    registry: AttestedRegistry,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = children_of_this()
-    registry.put("app", "1.0.0", "one")
-    for name, value in HIDDEN.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    bundle(approval=ALWAYS)
-    await run(isolated=Isolated)
-
-    await waits(cluster)
 
     found = children_of_this() - before
     assert found
