@@ -14,7 +14,6 @@ from itertools import count
 from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.guard.listing import (
     GuardedDeploy,
     config_map,
@@ -23,6 +22,7 @@ from copyrator.bundles.features.approval.guard.listing import (
 )
 from copyrator.bundles.features.approval.guard.lists import PAGE_BYTES
 from copyrator.bundles.features.approval.operations import Operation, OperationType
+from copyrator.bundles.jobs.rights import ServiceAccount
 from demo.chart import render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError

@@ -19,7 +19,7 @@ from bench.objects import namespace, to_labelled
 from bench.process import BenchError, Measured
 from bench.rig import BUNDLES, HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from demo.chart import ROOT
 from images import machine
 from images.chromium import NAME

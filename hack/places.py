@@ -32,12 +32,14 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "reconciler", "status", "deploy", "version"),
-    *("patches", "engine", "jobs", "inputs", "effective", "context", "schedule"),
-    *("step", "ready_conditions", "deciding", "gates", "bundle", "requests"),
-    *("account", "candidates", "rhythm", "pod", "identity", "memory", "fields", "reasons", "list"),
+    *("controller", "features", "reconciler", "uninstall", "deploy", "attempt", "accounts"),
+    *("leftovers", "polling", "resolve", "registry", "remembered", "tags", "status", "keys"),
+    *("sealed", "attached", "references", "pushes", "job_client", "feature", "words"),
+    *("conditions", "effective", "context", "schedule", "step", "signers", "deciding", "gate"),
+    *("restrictions", "links", "bundle", "poll", "lookup", "target", "key_files", "engine"),
+    *("jobs", "fields", "list"),
 )
-"""The folders and modules of `bundles`, each above those that it may import.
+"""The modules of `bundles.engine`, and the others of `bundles`, each above what it may import.
 
 `list` is the list of features, which knows their names alone.
 """
@@ -48,15 +50,15 @@ REQUEUES = ("changed", "set_due")
 EVENT_SOURCES = (
     "controller",  # handlers, pushes, answers of registries
     "reconciler",  # the due times of steps
-    "patches",  # what the answer to a write means for other Bundles
+    "status",  # what the answer to a write means for other Bundles
     "polling",  # is told what is stale
     "pushes",
-    "client",  # the watch of Jobs
+    "job_client",  # the watch of Jobs
     "jobs",  # logs of plans that were read
     "queue",  # slots for plans
     "permissions",  # reviews of permissions
     "accounts",  # service accounts that exist now
-    "watches",  # objects that Bundles name
+    "references",  # objects that Bundles name
     "store",  # the signature policy
     "attester",  # statements that were pushed
 )
@@ -159,7 +161,11 @@ def _in_circles(imports: grimp.ImportGraph) -> Iterator[str]:
 def _arrows_back_up(imports: grimp.ImportGraph) -> set[str]:
     """Imports inside `bundles` against its order, of one folder or module each."""
     within = f"{PACKAGE}.bundles."
-    places = {name: name.split(".")[2] for name in imports.modules if name.startswith(within)}
+    parts = {name: name.split(".")[2:] for name in imports.modules if name.startswith(within)}
+    places = {
+        name: (part[1:] or part)[0] if part[0] == "engine" else part[0]
+        for name, part in parts.items()
+    }
     places[f"{within}features"] = "list"
     return {
         f"{place} -> {places[other]}"

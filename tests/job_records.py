@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
 
 JOB = JobRecord(
     namespace="team",

@@ -15,13 +15,13 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import Operation, OperationType, RenderedObjects
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
     plan_command,
 )
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SealedFile
 
 NONCE = "0123456789abcdef" * 2

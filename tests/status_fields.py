@@ -10,8 +10,7 @@ from typing import Any, get_args, get_origin
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.records import Packed, Record
-from copyrator.api.schema import slots
+from copyrator.api.schema import Packed, Record, slots
 from copyrator.bundles import features
 from copyrator.bundles.fields import ENGINE_STATUS, status_parts
 

@@ -15,9 +15,18 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.records import Packed, Record
-from copyrator.api.schema import Form, Schema, Slot, Takes, slots, split, validations
-from copyrator.api.times import format_duration
+from copyrator.api.schema import (
+    Form,
+    Packed,
+    Record,
+    Schema,
+    Slot,
+    Takes,
+    slots,
+    split,
+    validations,
+)
+from copyrator.api.text import format_duration
 from generate import pod_fields
 
 _SCALARS: dict[Any, Schema] = {

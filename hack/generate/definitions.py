@@ -14,11 +14,10 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import described
-from copyrator.api.rule import CopyratorRule
+from copyrator.api.rule_spec import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
 from copyrator.bundles.features import listed
-from copyrator.bundles.fields import Bundle, spec_parts, status_parts
-from copyrator.bundles.reasons import bundle_reasons
+from copyrator.bundles.fields import Bundle, bundle_reasons, spec_parts, status_parts
 from demo.chart import ROOT
 from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from copyrator.api.reasons import Reason, bundles, notices, rules
 from copyrator.bundles.features import listed
-from copyrator.bundles.reasons import bundle_reasons
+from copyrator.bundles.fields import bundle_reasons
 from demo.chart import ROOT
 
 KINDS = {

@@ -14,7 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from copyrator.metrics import Metrics
-from copyrator.oci import reference as oci
+from copyrator.oci import exchange
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
 from copyrator.signatures.attestation import SigningKey, encode_statement
@@ -128,7 +128,9 @@ async def _push(repository: Repository, key: bytes, said: Sequence[DeployedState
     """Sign statements and push them, each in place of the one before."""
     client = RegistryClient(metrics=Metrics(), allowed=[ip_network("127.0.0.0/8")])
     pusher = StatementPusher(client)
-    target = PushTarget(oci.Repository(repository.registry, repository.repo, plain_http=True), None)
+    target = PushTarget(
+        exchange.Repository(repository.registry, repository.repo, plain_http=True), None
+    )
     file = PrivateKeyFile("the key", key, None)
     before: str | None = None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 

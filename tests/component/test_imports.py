@@ -120,7 +120,7 @@ def test_jinja2_is_imported_for_the_first_rule_that_has_any_and_off_the_event_lo
 import asyncio, sys, threading, time
 from types import SimpleNamespace
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.copies.rules.admission import RuleCompiler
 from copyrator.settings.config import Settings
 class Finder:

@@ -54,17 +54,17 @@ from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.kube import auth
 from copyrator.kube.auth import load_connection, remote_endpoint
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.client.remote import RemoteClient
+from copyrator.kube.client.transport import KubeconfigError
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.metrics import Metrics
 from copyrator.notify.notifier import make_isolated
 from copyrator.notify.sending import Order, send
 from copyrator.oci.errors import RegistryError
+from copyrator.oci.exchange import Repository
 from copyrator.oci.push_calls import upload
 from copyrator.oci.push_route import Route, Upload
-from copyrator.oci.reference import Repository
 from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.isolated import Isolated
 

@@ -17,7 +17,7 @@ from copyrator.api.reasons.rules import FailureReason
 from copyrator.kube import errors
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient, PatchType
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.events import EventRecorder, ObjectRef
 from copyrator.kube.resources import (
     CONFIGMAPS,

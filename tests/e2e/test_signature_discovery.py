@@ -24,7 +24,7 @@ from tests.signature_layout import (
 
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import Artifact, Found, SignatureFormat
 from localcluster.bundle import MANIFEST_TYPE, Target, push

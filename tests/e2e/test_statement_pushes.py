@@ -19,7 +19,7 @@ from copyrator.cli import cli
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.oci.statements import PrivateKeyFile, PushTarget, StatementPusher
 from copyrator.signatures.attestation import judge

@@ -13,12 +13,9 @@ from copyrator import api
 from copyrator.api import (
     bundle_spec,
     docker_config,
-    globs,
     kubeconfig,
     rollout,
-    rule,
     rule_spec,
-    rule_template,
     selectors,
     tagfilter,
     version_range,
@@ -26,17 +23,17 @@ from copyrator.api import (
 from demo.chart import ROOT
 
 CHARACTERS = [
-    rule_template.TEMPLATE_TEXT,
-    rule_template.TEMPLATE_TEXTS,
-    rule_template.RENDERED_TEXT,
-    rule_template.RENDERED_OBJECT,
+    rule_spec.TEMPLATE_TEXT,
+    rule_spec.TEMPLATE_TEXTS,
+    rule_spec.RENDERED_TEXT,
+    rule_spec.RENDERED_OBJECT,
 ]
 ENV = [bundle_spec.BUNDLE_ENV_VALUE, bundle_spec.BUNDLE_ENV_BYTES]
 VALUES = [bundle_spec.BUNDLE_VALUES_BYTES, bundle_spec.BUNDLE_VALUES_FILES]
 BOUNDS = {
     "copyrators.flant.com": {
-        "spec": [rule.RULE_VALUES, rule_template.RULE_DEPTH],
-        "selector": [rule.SELECTOR_TEXT],
+        "spec": [rule_spec.RULE_VALUES, rule_spec.RULE_DEPTH],
+        "selector": [rule_spec.SELECTOR_TEXT],
         "spec.source.kubeConfig": [kubeconfig.KUBECONFIG_BYTES],
         "spec.source.selector": [selectors.MAX_REQUIREMENTS],
         "spec.sources": [rule_spec.COMPOSED_OBJECTS, rule_spec.COMPOSED_BYTES],
@@ -44,8 +41,8 @@ BOUNDS = {
         "spec.targets.selector": [selectors.MAX_REQUIREMENTS],
         "spec.rollout.pause": [rollout.ROLLOUT_PAUSE],
         "spec.template": CHARACTERS,
-        "spec.transform.keys.include": [globs.MAX_GLOB_TEXT],
-        "spec.transform.keys.exclude": [globs.MAX_GLOB_TEXT],
+        "spec.transform.keys.include": [selectors.MAX_GLOB_TEXT],
+        "spec.transform.keys.exclude": [selectors.MAX_GLOB_TEXT],
     },
     "bundles.operator.werf.dev": {
         "spec.auth": [docker_config.CREDENTIAL_BYTES, docker_config.DOCKER_CONFIG_BYTES],

@@ -13,9 +13,9 @@ import yaml
 from tests.steps import STEP_SECONDS
 
 from copyrator import __version__
-from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.gates.gate import Occasion, load_gates
-from copyrator.bundles.rhythm import Rhythm, poll_retry
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.gate import Occasion, load_gates
+from copyrator.bundles.engine.poll import Rhythm, poll_retry
 from copyrator.runtime.watchdog import LOGGED_SECONDS, NOTED_SECONDS
 from generate import reasons
 from localcluster import pins

@@ -14,7 +14,7 @@ READERS = {
 }
 """Files of commands and notifications, and how often they take a status from an object."""
 WRITERS = {
-    "api/records.py": 2,
+    "api/schema.py": 2,
     "api/bundle_status.py": 1,
 }
 """How often a type says itself how it is written as a map."""

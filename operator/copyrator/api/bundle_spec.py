@@ -14,31 +14,38 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 
-from copyrator.api import names, syntax
+from copyrator.api import names
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import (
+    DATA_KEY,
     DERIVED,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NAMESPACE,
+    OBJECT_NAME,
     OPEN,
     STORED,
     Form,
     Rule,
+    SpecError,
     Takes,
+    check_text,
     custom,
     duration,
     entries,
     fail,
+    is_scalar,
     items,
+    json_type,
     number,
     reader,
     slots,
     text,
 )
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
-from copyrator.api.text import truncate
-from copyrator.api.texts import DATA_KEY, LABEL_KEY, LABEL_VALUE, NAMESPACE, OBJECT_NAME
+from copyrator.api.text import check_env_name, matching, truncate
 from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
@@ -148,13 +155,13 @@ class Part(Form):
         return self
 
 
-_HOST: Final = syntax.matching(
+_HOST: Final = matching(
     r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?",
     "isn't a valid host[:port]; for example registry.example.com:5000",
     255,
 )
-_PATH: Final = syntax.matching(
+_PATH: Final = matching(
     r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*",
     "isn't a valid repository path; use lower-case words separated by '/', without a leading or "
     "trailing '/', for example team/app",
@@ -259,7 +266,7 @@ def _read_env(value: Any) -> dict[str, str]:
     _check_env(_read_entries(value))
     found = {}
     for name, one in value.items():
-        check_text(name, "", syntax.env_name)
+        check_text(name, "", check_env_name)
         found[name] = "" if names.is_reserved_env(name) else _env_value(one, f"[{name}]")
     return found
 
@@ -324,11 +331,11 @@ class SecretKey(Form):
     """Key in that Secret's data."""
 
 
-_IMAGE: Final = syntax.matching(
+_IMAGE: Final = matching(
     r"(?!.*://)[A-Za-z0-9][-A-Za-z0-9._:/@]*",
     "isn't a valid image; for example registry.werf.io/werf/werf",
 )
-_TAG: Final = syntax.matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
+_TAG: Final = matching(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}", "isn't a valid image tag")
 
 
 class Werf(Form):
@@ -541,7 +548,7 @@ class BundleSpec(Form, kw_only=True):
     allowed_pod_metadata: Annotated[tuple[str, ...], DERIVED] = ()
     """By the settings: labels and annotations that its pods get although it is gated."""
     is_gated: Annotated[bool, DERIVED] = False
-    """Whether its Jobs get only harmless settings (``bundles/gates/restrictions.py``)."""
+    """Whether its Jobs get only harmless settings (``bundles/engine/restrictions.py``)."""
     withheld: Annotated[tuple[str, ...], DERIVED] = ()
     """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
     proxies: Annotated[Mapping[str, str], DERIVED] = msgspec.field(default_factory=dict)

@@ -18,8 +18,17 @@ from copyrator.api.conditions import (
     find_condition,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Composed, Int32, Packed, Record, Time
-from copyrator.api.schema import REQUIRED, Schema, Takes
+from copyrator.api.schema import (
+    REQUIRED,
+    Composed,
+    Int32,
+    Packed,
+    Record,
+    Schema,
+    Takes,
+    Time,
+    items,
+)
 from copyrator.api.structs import replace
 
 MAX_GATES: Final = 10
@@ -515,3 +524,26 @@ class BundleStatus(Composed, frozen=True):
         if "gates" in status:
             status["gates"] = status["gates"][:MAX_GATES]
         return status
+
+
+MAX_CANDIDATES: Final = 10
+"""Versions that aren't deployed yet, and that a status lists."""
+
+
+class CandidateStatus(Record, frozen=True):
+    """A version that isn't deployed yet, and when this operator saw it first."""
+
+    version: str | None = None
+    """Tag."""
+    digest: str | None = None
+    """Manifest digest."""
+    first_seen: str | None = None
+    """When it was seen first."""
+
+
+class AgeStatus(Record, frozen=True):
+    """The versions whose age is known."""
+
+    candidates: Annotated[tuple[CandidateStatus, ...], items(MAX_CANDIDATES)] = ()
+    """With spec.minAge or spec.promoteFrom: versions that aren't deployed yet, and when the
+    operator saw them first."""

@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import Condition, ConditionStatus, FurtherCondition
-from copyrator.api.fields import SpecError
 from copyrator.api.reasons.rules import CertificateReason
-from copyrator.api.records import StatusMap
-from copyrator.api.schema import TIME, custom, kept
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.schema import TIME, SpecError, StatusMap, custom, kept
+from copyrator.api.text import format_time, parse_time
 
 MAX_CERTIFICATES: Final = 5
 """Certificates that a status holds: those that end soonest."""

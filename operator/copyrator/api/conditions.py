@@ -19,10 +19,8 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
 from copyrator.api.reasons import AnyReason, Reason
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import COUNT, REQUIRED, Takes
-from copyrator.api.text import truncate
-from copyrator.api.times import format_time
+from copyrator.api.schema import COUNT, REQUIRED, Record, Takes, Time
+from copyrator.api.text import format_time, truncate
 
 MAX_MESSAGE: Final = 2048
 """Characters of a condition's message that are kept."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.records import Record, Time
+from copyrator.api.schema import Record, Time
 
 
 class ConsentState(StrEnum):

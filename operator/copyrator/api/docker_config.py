@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from copyrator.api.fields import UnreadableJsonError, read_json, text_in
+from copyrator.api.schema import UnreadableJsonError, read_json, text_in
 
 CREDENTIAL_BYTES: Final = 16 * 1024
 """Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer

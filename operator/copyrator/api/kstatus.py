@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
-from copyrator.api.fields import NOT_WHOLE, map_in, maps_in, text_in
+from copyrator.api.schema import NOT_WHOLE, map_in, maps_in, text_in
 
 Object = Mapping[str, Any]
 

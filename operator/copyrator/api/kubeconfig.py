@@ -23,10 +23,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import msgspec
 import yaml
 
-from copyrator.api import texts
 from copyrator.api.certificates import whole_seconds
-from copyrator.api.fields import Fields, SpecError, UnreadableJsonError, read_json
-from copyrator.api.schema import STORED, Form, read
+from copyrator.api.schema import (
+    DATA_KEY,
+    OBJECT_NAME,
+    STORED,
+    Fields,
+    Form,
+    SpecError,
+    UnreadableJsonError,
+    read,
+    read_json,
+)
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -178,9 +186,9 @@ class Kubeconfig:
 class KubeconfigRef(Form):
     """``kubeConfig`` of a spec: a Secret in the namespace of the object that refers to it."""
 
-    secret: Annotated[str, texts.OBJECT_NAME] = msgspec.field(name="secretName")
+    secret: Annotated[str, OBJECT_NAME] = msgspec.field(name="secretName")
     """Name of the Secret. It is never copied itself."""
-    key: Annotated[str, texts.DATA_KEY, STORED] = DEFAULT_KEY
+    key: Annotated[str, DATA_KEY, STORED] = DEFAULT_KEY
     """The Secret's key that has the kubeconfig."""
 
     def __str__(self) -> str:

@@ -9,15 +9,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from copyrator.api import syntax
-from copyrator.api.fields import SpecError
-from copyrator.api.records import StatusMap
 from copyrator.api.schema import (
     COUNT,
     STORED,
     TIME,
     Form,
     Rule,
+    SpecError,
+    StatusMap,
     custom,
     duration,
     fail,
@@ -27,7 +26,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.selectors import LabelSelector, selecting
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time, matching
 
 ROLLOUT_STEPS: Final = 20
 """Steps of one spec.rollout."""
@@ -55,7 +54,7 @@ class Restart(StrEnum):
 
 
 _STEP: Final = text(
-    syntax.matching(
+    matching(
         "[1-9][0-9]{0,6}|(100|[1-9][0-9]?)%",
         "is neither a number of namespaces, such as 1, nor a percentage between 1% and 100%",
     ),

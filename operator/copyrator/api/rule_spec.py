@@ -1,4 +1,4 @@
-"""A CopyratorRule's spec; the old form is read into the same shape (rule.py).
+"""A CopyratorRule's spec; the old form is read into the same shape.
 
 Other modules don't distinguish the forms, except by ``legacy``: such a rule adopts
 the unmarked copies that the original copy operator left (docs/adoption.md).
@@ -6,40 +6,242 @@ the unmarked copies that the original copy operator left (docs/adoption.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 import msgspec
 
-from copyrator.api import names, syntax, texts
-from copyrator.api.fields import SpecError, check_text
-from copyrator.api.globs import NO_GLOBS, Globs, globs
+from copyrator.api import names
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.rollout import Rollout
-from copyrator.api.rule_template import Template, TemplateForm, read_template
+from copyrator.api.rule_status import RuleStatus
 from copyrator.api.schema import (
+    AGE,
+    API_VERSION,
+    DATA_KEY,
+    KIND,
+    LABEL_KEY,
+    LABEL_VALUE,
+    MESSAGE,
+    NAMESPACE,
+    OBJECT_NAME,
     OPEN,
+    READY,
+    REASON,
     STORED,
+    Column,
+    Fields,
     Form,
+    InvalidSpec,
+    Root,
     Rule,
+    SpecError,
+    check_text,
     custom,
     entries,
     fail,
     form_reader,
     items,
+    json_type,
     number,
+    read,
+    reader,
+    slots,
     text,
+    unreadable,
 )
 from copyrator.api.selectors import (
     ANY_LABELS,
+    NO_GLOBS,
+    Globs,
     LabelSelector,
     Operator,
     SelectorForm,
+    globs,
     read_selector,
     selecting,
 )
-from copyrator.api.text import truncate
+from copyrator.api.text import (
+    check_data_key,
+    check_label_key,
+    check_label_value,
+    check_namespace,
+    matching,
+    quoted,
+    truncate,
+)
+
+RULE_DEPTH: Final = 64
+"""Levels of nesting in a rule's spec: some functions that traverse it are recursive."""
+
+RENDERED_TEXT: Final = 1_048_576
+"""Characters of one string while it is rendered: more than an object may have."""
+
+RENDERED_OBJECT: Final = 1_572_864
+"""Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
+
+TEMPLATE_TEXT: Final = 65_536
+"""Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
+some two seconds in the child process."""
+
+TEMPLATE_TEXTS: Final = 262_144
+"""Characters of all strings of one template, keys included: it is compiled after each edit, and
+rendered for each target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An object rendered for each target namespace; ``body`` is as written, not rendered."""
+
+    body: Mapping[str, Any] = field(hash=False)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the copies."""
+        return str(self.body["kind"])
+
+    @property
+    def api_version(self) -> str:
+        """Their apiVersion."""
+        return str(self.body["apiVersion"])
+
+
+_OWN_NAMESPACE: Final = "{{ namespace.name }}"
+
+
+_SHORT: Final = {"type": "string", "maxLength": 253}
+
+
+def _refuse_namespace(raw: Any) -> str:
+    if raw != _OWN_NAMESPACE:
+        raise SpecError("", "must be removed: the operator sets each target namespace")
+    return _OWN_NAMESPACE
+
+
+def _refuse_generated(_raw: Any) -> NoReturn:
+    raise SpecError("", "must be removed: copies have fixed names; set metadata.name")
+
+
+class TemplateMetadata(Form):
+    """What is known of a template's metadata; the rest is written by the author of the rule."""
+
+    RULES = (
+        Rule(
+            f"!has(self.__namespace__) || self.__namespace__ == '{_OWN_NAMESPACE}'",
+            "remove metadata.namespace: the operator sets each target namespace",
+        ),
+        Rule(
+            "!has(self.generateName)",
+            "remove metadata.generateName: the objects of a rule have fixed names",
+        ),
+    )
+
+    name: Annotated[str, text(most=1024)]
+    """Name of the object; may contain Jinja2 expressions, for example ad-kubernetes-{{
+    namespace.name }}."""
+    namespace: Annotated[str, custom(_refuse_namespace, _SHORT)] | None = None
+    """Not supported: the operator sets each target namespace."""
+    generate_name: Annotated[str, custom(_refuse_generated, _SHORT)] | None = None
+    """Not supported; set name."""
+
+
+class TemplateForm(Form):
+    """What is known of a template."""
+
+    api_version: Annotated[str, API_VERSION]
+    """apiVersion of the object; no Jinja2 here."""
+    kind: Annotated[str, KIND]
+    """Kind of the object, any namespaced kind that the operator is allowed to create; no Jinja2
+    here."""
+    metadata: Annotated[TemplateMetadata, replace(OPEN, required="is required, with a name")]
+    """Name, labels and annotations of the object."""
+
+
+_FORBIDDEN_METADATA: Final = {
+    "ownerReferences": "owner references can't cross namespaces",
+    "finalizers": "no controller would remove them",
+    "uid": "the API server sets it",
+    "resourceVersion": "the API server sets it",
+    "managedFields": "the API server sets it",
+    "creationTimestamp": "the API server sets it",
+}
+
+
+def read_template(raw: Any) -> Template:
+    """Read a whole object, each string of which may contain Jinja2."""
+    form = form_reader(TemplateForm)(raw)
+    template = Fields(raw, "")
+    metadata = Fields(template.get("metadata"), ".metadata")
+    for name, hint in _FORBIDDEN_METADATA.items():
+        if metadata.has(name):
+            metadata.fail(name, f"must be removed: {hint}")
+    for name in ("labels", "annotations"):
+        metadata.text_map(name)
+    if form.kind == "Secret":
+        for name in ("data", "stringData"):
+            Fields(template.get(name), f".{name}")
+    if template.has("status"):
+        fail("status", "must be removed: the object's controller sets it")
+    _check_texts(template.raw)
+    return Template(template.raw)
+
+
+def _check_texts(template: Mapping[str, Any]) -> None:
+    left = TEMPLATE_TEXTS
+    for place, found in template_texts(template, ""):
+        left -= len(found)
+        if problem := _length(found):
+            raise SpecError(path_of(place), problem)
+        if left < 0:
+            raise SpecError(
+                "",
+                f"its strings are longer than {TEMPLATE_TEXTS} characters in total; split the rule",
+            )
+
+
+Place = tuple[Any, str | int]
+"""The place of a value: the place of its container, and its key or index in that."""
+
+
+def path_of(place: Place) -> str:
+    """A place as text. Built only for messages: keys may be long, and many."""
+    steps: list[str] = []
+    above: Place | None = place
+    while above is not None:
+        above, step = above
+        shown = f"[{step}]" if isinstance(step, int) else f".{step}"
+        steps.append(shown if above else str(step))
+    return "".join(reversed(steps))
+
+
+def template_texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[Place, str]]:
+    """Every text in a template, keys included, with its place; not recursive.
+
+    Raises:
+        SpecError: it is nested too deeply.
+    """
+    pending: list[tuple[Place, Any, int]] = [((None, path), root, 0)]
+    while pending:
+        here, value, depth = pending.pop()
+        if depth > RULE_DEPTH:
+            raise SpecError(path, f"is nested more than {RULE_DEPTH} levels deep")
+        if isinstance(value, str):
+            yield here, value
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                yield here, str(key)
+                pending.append(((here, str(key)), item, depth + 1))
+        elif isinstance(value, list):
+            pending += [((here, i), item, depth + 1) for i, item in enumerate(value)]
+
+
+def _length(found: str) -> str | None:
+    if len(found) > TEMPLATE_TEXT:
+        return f"is longer than {TEMPLATE_TEXT} characters; shorten it"
+    return None
+
 
 NAME_TEXT: Final = 1_024
 """Characters of ``spec.transform.name``: parsing so many of a tenant takes 10 ms at most."""
@@ -107,10 +309,10 @@ S = TypeVar("S", bound="Source")
 class Made(Form):
     """The kind of what is copied or created."""
 
-    kind: Annotated[str, texts.KIND]
+    kind: Annotated[str, KIND]
     """Kind of the objects: ConfigMap, Secret, or any other namespaced kind that the operator is
     allowed to copy."""
-    api_version: Annotated[str, texts.API_VERSION] | None = None
+    api_version: Annotated[str, API_VERSION] | None = None
     """apiVersion of the kind, such as v1 or networking.k8s.io/v1. Required only if several API
     groups serve the kind and none of them is built in."""
 
@@ -144,13 +346,13 @@ class Source(Made):
         ),
     )
 
-    namespace: Annotated[str, texts.NAMESPACE] = ""
+    namespace: Annotated[str, NAMESPACE] = ""
     """Namespace of the objects. Default: the rule's own namespace."""
     kubeconfig: KubeconfigRef | None = msgspec.field(default=None, name="kubeConfig")
     """Where the objects are in another cluster: a Secret in the rule's namespace with a kubeconfig
     of one cluster, one user (a token, or a client certificate with its key) and one context, at
     most 64 KiB. The copies are made in the operator's cluster. Only in the operator's namespace."""
-    name: Annotated[str, texts.OBJECT_NAME] | None = None
+    name: Annotated[str, OBJECT_NAME] | None = None
     """Name of the object. It may be created after the rule."""
     selector: Annotated[LabelSelector, _SOURCE_SELECTOR] | None = None
     """Labels of the objects. All requirements must match, from 1 to 64 of them."""
@@ -193,7 +395,7 @@ class CopiedSource(Source):
     )
 
     listed: Annotated[
-        tuple[Annotated[str, texts.NAMESPACE], ...],
+        tuple[Annotated[str, NAMESPACE], ...],
         items(
             *(1000, 1),
             required="must name a namespace; remove it to use the rule's own namespace",
@@ -220,7 +422,7 @@ def place_of(kubeconfig: KubeconfigRef) -> str:
 
 
 _ALIAS: Final = text(
-    syntax.matching(
+    matching(
         "[A-Za-z][A-Za-z0-9_]{0,62}",
         "can't be a name in a template; use at most 63 letters, digits and '_', beginning with a "
         "letter",
@@ -247,7 +449,7 @@ class ComposedSource(Source, kw_only=True):
 
 # Targets and changes ----------------------------------------------------------------------------
 
-_NAMESPACE_GLOB: Final = syntax.matching(
+_NAMESPACE_GLOB: Final = matching(
     r"[-a-z0-9*?]*",
     "isn't a valid pattern for namespaces; use lower-case letters, digits, '-', and the wildcards "
     "'*' and '?'",
@@ -313,15 +515,15 @@ def _listed(patterns: tuple[str, ...]) -> str:
 
 
 def _key_glob(value: str) -> str | None:
-    return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
+    return check_data_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{quoted(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
         "'.', and the wildcards '*' and '?'"
     )
 
 
 def _metadata_glob(value: str) -> str | None:
-    return syntax.label_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} isn't a valid pattern for label or annotation "
+    return check_label_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{quoted(value)} isn't a valid pattern for label or annotation "
         "keys; write the whole key, with '*' and '?' as wildcards"
     )
 
@@ -329,10 +531,10 @@ def _metadata_glob(value: str) -> str | None:
 def _read_new_key(raw: Any) -> str:
     if raw == "":
         raise SpecError("", "must not be empty; set the key's name in the copy")
-    return check_text(raw, "", syntax.data_key)
+    return check_text(raw, "", check_data_key)
 
 
-_NEW_KEY: Final = custom(_read_new_key, texts.DATA_KEY.schema)
+_NEW_KEY: Final = custom(_read_new_key, DATA_KEY.schema)
 
 
 class KeyTransform(Form):
@@ -353,7 +555,7 @@ class KeyTransform(Form):
     """Keys to leave out; * and ? are wildcards. All patterns with one may have 65,536
     characters."""
     rename: Annotated[
-        Mapping[Annotated[str, texts.DATA_KEY], Annotated[str, _NEW_KEY]],
+        Mapping[Annotated[str, DATA_KEY], Annotated[str, _NEW_KEY]],
         entries(1000, "split the rule"),
     ] = {}
     """Map of a source's key to the key in the copy. Two keys must not be renamed to the same
@@ -392,7 +594,7 @@ class MetadataTransform(Form):
 
     add: Annotated[
         Mapping[
-            Annotated[str, texts.LABEL_KEY],
+            Annotated[str, LABEL_KEY],
             Annotated[str, text(most=65_536, least=0)],
         ],
         entries(64),
@@ -414,14 +616,14 @@ class LabelTransform(MetadataTransform):
     """The same of labels."""
 
     add: Annotated[
-        Mapping[Annotated[str, texts.LABEL_KEY], Annotated[str, texts.LABEL_VALUE]], entries(64)
+        Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]], entries(64)
     ] = {}
     """Added to every copy."""
 
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
 _TYPE: Final = "[A-Za-z0-9]([-A-Za-z0-9._/]*[A-Za-z0-9])?"
-_is_type: Final = syntax.matching(_TYPE, "isn't a valid type of a Secret, such as Opaque", 253)
+_is_type: Final = matching(_TYPE, "isn't a valid type of a Secret, such as Opaque", 253)
 _SERVERS_TYPES: Final = frozenset(
     {
         "kubernetes.io/service-account-token",
@@ -461,9 +663,7 @@ NO_TRANSFORM: Final = Transform()
 
 # The spec ---------------------------------------------------------------------------------------
 
-_PERCENTAGE: Final = syntax.matching(
-    "(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"'
-)
+_PERCENTAGE: Final = matching("(100|[1-9]?[0-9])%", 'isn\'t a percentage between "0%" and "100%"')
 
 
 def _read_percentage(raw: Any) -> int:
@@ -641,4 +841,270 @@ class OldRule(RuleSpec):
     legacy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Its own Form (rule.py) has checked it."""
+        """Its own Form (OldForm) has checked it."""
+
+
+RULE_VALUES: Final = 20_000
+"""Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.
+A thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
+
+SELECTOR_TEXT: Final = 16_384
+"""Characters of a selector that is written as one string (old form): splitting them takes 15 ms."""
+
+RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
+_NESTING: Final = (dict, list)
+_NAMESPACES: Final = items(1000, remedy="split the rule")
+
+
+def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
+    """Parse a CopyratorRule from the API server. Never raises, whatever the JSON.
+
+    Jinja2 in it is not parsed: compiling takes long (copies/template/compiling.py).
+    """
+    try:
+        fields = Fields(body, "")
+        _check_size(fields)
+        return _read(fields)
+    except SpecError as error:
+        return error.invalid
+    except Exception as error:
+        return unreadable(error)
+
+
+def copies_kind(body: Any) -> tuple[str, str | None] | None:
+    """Kind and apiVersion of a rule's copies, without parsing more; None where they are absent."""
+    try:
+        fields = Fields(body, "")
+        if not fields.has("spec"):
+            kind = _read_type(fields.get("ruleType"))
+            return kind, WELL_KNOWN_KINDS[kind]
+        spec = fields.sub("spec")
+        made = read(Made, spec.get("source" if spec.has("source") else "template"), "spec")
+        return made.kind, made.known_version
+    except SpecError:
+        return None
+
+
+def _check_size(body: Fields) -> None:
+    """Refuse what would take long to parse; stops counting at the bound."""
+    level: list[tuple[Place, Any]] = [
+        ((None, name), body.get(name)) for name in ("spec", *(one.name for one in slots(OldForm)))
+    ]
+    values = 0
+    for _ in range(RULE_DEPTH + 1):
+        parts: list[tuple[Place, Any]] = []
+        for place, value in level:
+            if not isinstance(value, dict | list):
+                continue
+            values += len(value)
+            if values > RULE_VALUES:
+                raise SpecError("spec", f"has more than {RULE_VALUES} values; reduce it")
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            parts += [((place, key), part) for key, part in pairs if type(part) in _NESTING]
+        if not parts:
+            return
+        level = parts
+    top = ".".join(path_of(level[0][0]).split(".")[:2])
+    raise SpecError(top, f"is nested more than {RULE_DEPTH} levels deep")
+
+
+def _read(body: Fields) -> RuleSpec:
+    old = [one.name for one in slots(OldForm) if body.has(one.name)]
+    home = _home(body)
+    if body.has("spec"):
+        if old:
+            body.fail(
+                "spec", f"can't be combined with the old form; remove {', '.join(old)} or spec"
+            )
+        return read(RuleSpec, body.get("spec"), "spec").at(home)
+    if not old:
+        body.fail("spec", "is required: set spec.source or spec.template")
+    return read(OldForm, body.raw, "").to_spec(home)
+
+
+def _home(body: Fields) -> str:
+    found = body.sub("metadata").get("namespace")
+    return found if isinstance(found, str) and found else "default"
+
+
+# The old form -----------------------------------------------------------------------------------
+
+
+def _read_type(raw: Any) -> str:
+    """The kind of a ``ruleType``, in any letter case."""
+    found = check_text(raw, "")
+    kind = RULE_TYPES.get(found.lower()) if len(found) <= 63 else None
+    if kind is None:
+        raise SpecError(
+            "",
+            f"must be configmap or secret, not {quoted(found)}; "
+            "other kinds are copied by spec.source",
+        )
+    return kind
+
+
+_read_namespaces: Final = reader(tuple[Annotated[str, NAMESPACE], ...], _NAMESPACES)
+
+
+def _read_namespace(raw: Any) -> tuple[str, ...]:
+    """One namespace, or a list of them."""
+    if not isinstance(raw, str | list):
+        raise SpecError("", f"must be a string or a list of strings, not {json_type(raw)}")
+    if isinstance(raw, str):
+        return (check_text(raw, "", check_namespace),)
+    found: tuple[str, ...] = _read_namespaces(raw)
+    return found
+
+
+_read_labels: Final = reader(
+    Mapping[Annotated[str, LABEL_KEY], Annotated[str, LABEL_VALUE]],
+    entries(1000, "split the rule"),
+)
+
+
+def _read_selector(raw: Any) -> LabelSelector:
+    if isinstance(raw, str):
+        if len(raw) > SELECTOR_TEXT:
+            raise SpecError("", f"is longer than {SELECTOR_TEXT} characters; use spec.source")
+        return LabelSelector.from_labels(_split_labels(raw))
+    if isinstance(raw, Mapping):
+        return LabelSelector.from_labels(_read_labels(raw))
+    raise SpecError("", f"must be a map of labels or a string key=value, not {json_type(raw)}")
+
+
+def _split_labels(text: str) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        problem = check_label_key(key) or check_label_value(value)
+        if not sign or problem:
+            why = f": {problem}" if sign and problem else ""
+            raise SpecError(
+                "",
+                f"{quoted(part)} is not key=value{why}; "
+                "for other conditions use spec.source.selector",
+            )
+        if labels.setdefault(key, value) != value:
+            raise SpecError("", f"requires two values of the label {quoted(key)}")
+    return labels
+
+
+class OldForm(Form):
+    """The fields of the old form, beside ``metadata``."""
+
+    kind: Annotated[
+        str,
+        custom(
+            _read_type,
+            {"type": "string", "maxLength": 63},
+            rules=(
+                Rule(
+                    "self.lowerAscii() in ['configmap', 'secret']",
+                    "ruleType must be configmap or secret; other kinds are copied by spec.source",
+                ),
+            ),
+        ),
+    ] = msgspec.field(default="", name="ruleType")
+    """Old form: what is copied, configmap or secret, in any letter case. Under spec:
+    spec.source.kind."""
+    selector: Annotated[LabelSelector, custom(_read_selector, OPEN.schema)] = ANY_LABELS
+    """Old form: labels that a source must have, all of them. A map of label to value, or one string
+    key=value[,key2=value2]. At least one label is required, and at most 16,384 characters. Under
+    spec: spec.source.selector."""
+    namespace: Annotated[tuple[str, ...], custom(_read_namespace, OPEN.schema)] = ()
+    """Old form: the sources' namespace, or a list of namespaces. Default: the rule's own namespace.
+    Under spec: spec.source.namespace."""
+    namespaces: Annotated[tuple[Annotated[str, NAMESPACE], ...], _NAMESPACES] = ()
+    """Old form: the same as namespace, always a list; if both are set, both lists apply. Under
+    spec: spec.source.namespaces."""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            fail("ruleType", "is required")
+        # None at all would copy every Secret of the namespace into the whole cluster. That can't be
+        # meant, so a missing or empty selector is refused.
+        if self.selector.empty:
+            fail(
+                "selector",
+                "must name at least one label; without one, everything in the namespace "
+                "would be copied to every other",
+            )
+
+    def to_spec(self, home: str) -> OldRule:
+        """The same as a spec."""
+        source = CopiedSource(
+            self.kind,
+            selector=self.selector,
+            listed=tuple(dict.fromkeys(self.namespace + self.namespaces)),
+        )
+        return OldRule(source=source.at(home))
+
+
+# The whole object --------------------------------------------------------------------------------
+
+_NAMED_TARGETS: Final = (
+    "!has({0}.spec) || has({0}.spec.targets) && (has({0}.spec.targets.selector) "
+    "? has({0}.spec.targets.selector.matchLabels) && "
+    "size({0}.spec.targets.selector.matchLabels) > 0 "
+    "|| has({0}.spec.targets.selector.matchExpressions) && "
+    "size({0}.spec.targets.selector.matchExpressions) > 0 "
+    ": has({0}.spec.targets.namespaces))"
+)
+_NO_TARGETS: Final = (
+    'targets must say which namespaces get a copy: set targets.namespaces (["*"] for all), or '
+    "targets.selector with at least one label under matchLabels or matchExpressions"
+)
+
+
+class CopyratorRule(OldForm, Root):
+    """A rule that keeps copies of objects, or objects created from a template, in many namespaces.
+
+    Its fields are under spec. The old form, with ruleType, selector and namespace next to metadata,
+    is accepted unchanged; a rule has one form or the other, never both. Rules in the operator's own
+    namespace are trusted; rules elsewhere aren't served unless tenant rules are enabled.
+    """
+
+    NAMES: ClassVar[Mapping[str, Any]] = {
+        "plural": "copyrators",
+        "singular": "copyrator",
+        "shortNames": ["copyr"],
+        "categories": ["copyrator-all"],
+    }
+    COLUMNS = (
+        Column("Ready", f"{READY}.status", "Whether every desired copy is up to date."),
+        REASON,
+        Column("Desired", ".status.copies.desired", "Copies that the rule requires.", "integer"),
+        Column("Copied", ".status.copies.ready", "Copies that are up to date.", "integer"),
+        Column("Failed", ".status.copies.failed", "Copies that could not be written.", "integer"),
+        Column(
+            *("Conflicts", ".status.copies.conflicts"),
+            "Targets that are owned by another rule or client.",
+            *("integer", 1),
+        ),
+        MESSAGE,
+        AGE,
+    )
+    RULES = (
+        Rule(
+            "!(has(self.spec) && (has(self.ruleType) || has(self.namespaces)))",
+            "spec can't be combined with the old form: remove ruleType, selector, namespace and "
+            "namespaces, or remove spec",
+        ),
+        Rule(
+            "has(self.spec) || has(self.ruleType)",
+            "set spec with a source or a template (or, in the old form, ruleType with selector)",
+        ),
+        # For a new rule, which has no status, and for an edit. Neither concerns writes of the
+        # status or the finalizers of a stored rule without targets, which Kubernetes 1.29 validates
+        # anew.
+        Rule(f"has(self.status) || {_NAMED_TARGETS.format('self')}", _NO_TARGETS, ".spec.targets"),
+        Rule(
+            f"[oldSelf, self].map(one, {_NAMED_TARGETS.format('one')}) != [true, false]",
+            *(_NO_TARGETS, ".spec.targets"),
+        ),
+    )
+
+    spec: RuleSpec | None = None
+    """What is copied, where to, and how: at most 20,000 values, 64 levels deep."""
+    status: RuleStatus | None = None
+    """Observed state. Set by the operator."""

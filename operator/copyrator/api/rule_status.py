@@ -24,7 +24,6 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.reasons import Reason, described
 from copyrator.api.reasons.rules import FailureReason, FieldsReason, RuleReason
-from copyrator.api.records import StatusMap
 from copyrator.api.rollout import RolloutState
 from copyrator.api.schema import (
     COUNT,
@@ -33,6 +32,7 @@ from copyrator.api.schema import (
     SHOWN,
     TIME,
     TOTAL,
+    StatusMap,
     Takes,
     custom,
     items,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 
 MAX_GAPS: Final = 20
 """Gaps that are stored; of more, the two with the least time between them become one."""

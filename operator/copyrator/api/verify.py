@@ -6,16 +6,15 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
-from copyrator.api import syntax
 from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
-from copyrator.api.records import Record
-from copyrator.api.schema import Form, Rule, fail, items, text
+from copyrator.api.schema import Form, Record, Rule, fail, items, text
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
+from copyrator.api.text import matching
 
 SIGNATURE_ENTRIES: Final = 10
 """Entries of one requirement."""
 
-_ISSUER: Final = syntax.matching(
+_ISSUER: Final = matching(
     r"(?s)https?://.*", "isn't the URL of an issuer; for example https://accounts.google.com", 512
 )
 

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 import semver
 
-from copyrator.api.syntax import shown
+from copyrator.api.text import quoted
 
 VERSION_LENGTH: Final = 256
 """Characters of ``spec.version``."""
@@ -282,13 +282,13 @@ def parse_version(text: str) -> ExactTag | VersionRange:
     except VersionError:
         if not _REGEX_SIGN.search(stripped):
             raise
-        raise VersionError(_NO_REGEX.format(shown(text))) from None
+        raise VersionError(_NO_REGEX.format(quoted(text))) from None
 
 
 def _range(text: str) -> VersionRange:
     if not text.isprintable() or not _RANGE_SIGN.search(text):
         raise VersionError(
-            f"{shown(text)} isn't a valid tag: a tag has at most 128 letters, digits, '_', '.' "
+            f"{quoted(text)} isn't a valid tag: a tag has at most 128 letters, digits, '_', '.' "
             f"and '-', and doesn't begin with '.' or '-'; write {_FORMS}"
         )
     return VersionRange(text, tuple(_alternatives(text)))
@@ -330,11 +330,12 @@ def _terms(tokens: list[str], whole: str) -> Iterator[tuple[str, _Partial, _Part
             operator = _OPERATORS.get(tokens[at], tokens[at])
             if operator not in _KNOWN:
                 _fail(
-                    whole, f"{shown(operator)} isn't an operator; use one of {' '.join(_KNOWN[1:])}"
+                    whole,
+                    f"{quoted(operator)} isn't an operator; use one of {' '.join(_KNOWN[1:])}",
                 )
             at += 1
             if at == len(tokens) or tokens[at][0] in "<>=!~^-":
-                _fail(whole, f"a version is missing after {shown(operator)}")
+                _fail(whole, f"a version is missing after {quoted(operator)}")
         first = _partial(tokens[at], whole)
         at += 1
         last = None
@@ -349,7 +350,7 @@ def _terms(tokens: list[str], whole: str) -> Iterator[tuple[str, _Partial, _Part
 def _partial(text: str, whole: str) -> _Partial:
     match = _PARTIAL.fullmatch(text)
     if match is None:
-        _fail(whole, f"{shown(text)} isn't a valid version; write it as 1.2.3, 1.2 or 1.2.*")
+        _fail(whole, f"{quoted(text)} isn't a valid version; write it as 1.2.3, 1.2 or 1.2.*")
     parts, pre = match["parts"].split("."), match["pre"]
     known = parts
     for i, part in enumerate(parts):
@@ -357,17 +358,17 @@ def _partial(text: str, whole: str) -> _Partial:
             known = parts[:i]
             break
     if any(part not in "xX*" for part in parts[len(known) :]):
-        _fail(whole, f"{shown(text)} has a number after its wildcard")
+        _fail(whole, f"{quoted(text)} has a number after its wildcard")
     if any(len(part) > 1 and part[0] == "0" for part in known):
-        _fail(whole, f"{shown(text)} has a number with a leading zero; remove the zero")
+        _fail(whole, f"{quoted(text)} has a number with a leading zero; remove the zero")
     numbers = tuple(int(part) for part in known)
     if len(numbers) == 3:
         key = read_semver(".".join(known) + (f"-{pre}" if pre else ""))
         if key is None:
-            _fail(whole, f"{shown(text)} has a pre-release that isn't valid SemVer")
+            _fail(whole, f"{quoted(text)} has a pre-release that isn't valid SemVer")
         return _Partial(numbers, key, any_prerelease=pre == "0")
     if pre not in (None, "0"):
-        _fail(whole, f"{shown(text)}: only a whole version such as 1.2.3-rc.1 has a pre-release")
+        _fail(whole, f"{quoted(text)}: only a whole version such as 1.2.3-rc.1 has a pre-release")
     return _Partial(numbers, any_prerelease=pre == "0")
 
 
@@ -408,4 +409,4 @@ def _span(operator: str, version: _Partial) -> Span:
 
 
 def _fail(whole: str, problem: str) -> NoReturn:
-    raise VersionError(f"{shown(whole)} isn't a valid version range: {problem}")
+    raise VersionError(f"{quoted(whole)} isn't a valid version range: {problem}")

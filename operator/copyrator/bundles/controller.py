@@ -19,36 +19,33 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import PAUSES, ConditionType
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleCache, read_entry
-from copyrator.bundles.context import BundleTiming, Context, Hasher
-from copyrator.bundles.deploy.accounts import ServiceAccountChecker
-from copyrator.bundles.deploy.attempt import AttemptRunner
-from copyrator.bundles.deploy.decide import Deployer
-from copyrator.bundles.deploy.leftovers import SecretTidier
-from copyrator.bundles.deploy.uninstall import Uninstaller
-from copyrator.bundles.effective import EffectiveSpecs
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine.accounts import ServiceAccountChecker
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.attempt import AttemptRunner
+from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
+from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
+from copyrator.bundles.engine.deploy import Deployer
+from copyrator.bundles.engine.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.gate import Gates
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.polling import PollStates, VersionResolver
+from copyrator.bundles.engine.pushes import bring_forward
+from copyrator.bundles.engine.reconciler import BundleReconciler
+from copyrator.bundles.engine.references import ReferenceReader, ReferenceWatcher
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.schedule import Clock, Schedule
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
+from copyrator.bundles.engine.step import Change
+from copyrator.bundles.engine.uninstall import Uninstaller
 from copyrator.bundles.features import load
-from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.watches import ReferenceWatcher
-from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.patches import BundlePatcher
-from copyrator.bundles.reasons import bundle_reasons
-from copyrator.bundles.reconciler import BundleReconciler
-from copyrator.bundles.schedule import Clock, Schedule
-from copyrator.bundles.status import StatusWriter
-from copyrator.bundles.step import Change
-from copyrator.bundles.version.attached import AttachedReader
-from copyrator.bundles.version.polling import PollStates, VersionResolver
-from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.pushes import bring_forward
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Outcome as ReconcileOutcome
+from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -27,17 +27,31 @@ from copyrator.api.bundle_spec import (
     Retry,
     absent,
 )
-from copyrator.api.bundle_status import BundleStatus, ClusterStatus, GateState, Outcome
-from copyrator.api.candidates import AgeStatus
+from copyrator.api.bundle_status import AgeStatus, BundleStatus, ClusterStatus, GateState, Outcome
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.consent import ConsentStatus
-from copyrator.api.fields import TOO_MANY, InvalidSpec, SpecError, check_text, json_type
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.api.records import Record
-from copyrator.api.schema import AGE, MESSAGE, READY, REASON, Column, Root, below, read, slots
+from copyrator.api.reasons import AnyReason, KeptReason, Reason
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.schema import (
+    AGE,
+    MESSAGE,
+    READY,
+    REASON,
+    TOO_MANY,
+    Column,
+    InvalidSpec,
+    Record,
+    Root,
+    SpecError,
+    below,
+    check_text,
+    json_type,
+    read,
+    slots,
+)
 from copyrator.api.structs import replace
 from copyrator.bundles.features import listed
-from copyrator.bundles.reasons import bundle_reasons
 
 ENGINE_STATUS: Final[tuple[type[Record], ...]] = (AgeStatus, ClusterStatus, ConsentStatus)
 """Parts of a status that the engine has: most Bundles don't have them."""
@@ -370,3 +384,15 @@ class _Cut:
     def _takes_another(self) -> bool:
         self._values -= 1
         return self._values >= 0
+
+
+@cache
+def bundle_reasons() -> Mapping[str, Reason]:
+    """Those of Ready, UpdatePending, gates and attempts, by their words."""
+    kinds = (BundleReason, *listed("reasons", "REASONS"))
+    return {str(row): row for kind in kinds for row in kind}
+
+
+def read_reason(word: str) -> AnyReason:
+    """The row of such a word of a status; the word itself where there is none."""
+    return bundle_reasons().get(word) or KeptReason(word)

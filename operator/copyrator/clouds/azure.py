@@ -27,9 +27,10 @@ from copyrator.api.clouds import (
     CloudRegistry,
     Provider,
 )
-from copyrator.api.fields import read_json
+from copyrator.api.schema import read_json
 from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.oci.auth import OWN_IDENTITY as OWN
+from copyrator.oci.auth import TOKEN_ANSWER_BYTES, TOKEN_CHARACTERS
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -39,7 +40,6 @@ from copyrator.oci.errors import (
     RegistryError,
 )
 from copyrator.oci.exchange import Request
-from copyrator.oci.tokens import TOKEN_ANSWER_BYTES, TOKEN_CHARACTERS
 from copyrator.oci.transport import retry_after
 from copyrator.tls import create_context, use_context
 

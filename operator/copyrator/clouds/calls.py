@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from yarl import URL
 
 from copyrator.api.clouds import CloudRegistry, Provider
+from copyrator.oci.auth import TOKEN_CHARACTERS
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityUnavailable,
@@ -26,7 +27,6 @@ from copyrator.oci.errors import (
     TLSFailed,
 )
 from copyrator.oci.exchange import Request, Response
-from copyrator.oci.tokens import TOKEN_CHARACTERS
 from copyrator.oci.transport import RegistryTransport
 from copyrator.workqueue.fairness import FairLimit, tenant
 

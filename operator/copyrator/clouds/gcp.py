@@ -31,10 +31,11 @@ from copyrator.api.clouds import (
     CloudRegistry,
     Provider,
 )
-from copyrator.api.fields import read_json
+from copyrator.api.schema import read_json
 from copyrator.clouds.calls import Account, Calls, Issued, is_token
 from copyrator.connections import Connector, aiohttp
 from copyrator.oci.auth import OWN_IDENTITY as OWN
+from copyrator.oci.auth import TOKEN_ANSWER_BYTES
 from copyrator.oci.errors import (
     IdentityMissing,
     IdentityRefused,
@@ -43,9 +44,7 @@ from copyrator.oci.errors import (
     RegistryError,
 )
 from copyrator.oci.exchange import Request, error_text
-from copyrator.oci.hosts import AddressRules, CheckedResolver
-from copyrator.oci.tokens import TOKEN_ANSWER_BYTES
-from copyrator.oci.transport import retry_after
+from copyrator.oci.transport import AddressRules, CheckedResolver, retry_after
 
 USERNAME: Final = "oauth2accesstoken"
 """With it a registry takes an access token as a password (Artifact Registry, "Authentication")."""

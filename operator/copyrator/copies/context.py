@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
 from copyrator.api.rule_status import CopyCounts, Failure
+from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.trace import Burst, list_names
@@ -44,8 +44,7 @@ from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.queue import Priority, WorkQueue
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -28,7 +28,7 @@ from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace
 from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Outcome, Priority
+from copyrator.workqueue.queue import Outcome, Priority
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.queue import Priority, WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -23,21 +23,25 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from copyrator.api.fields import DECODER
 from copyrator.api.keys import ObjectName
+from copyrator.api.schema import DECODER
 from copyrator.connections import Connector, keepalive_socket
-from copyrator.kube.client.answers import MOST, flattened, from_answer, no_answer, read, read_answer
-from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.pages import (
+from copyrator.kube.client.answers import (
     BOOKMARK,
+    MOST,
     BareEvent,
     Page,
     bare_event,
     decode_page,
     fewer,
+    flattened,
+    from_answer,
     lines,
+    no_answer,
+    read,
+    read_answer,
 )
-from copyrator.kube.client.transport import OnRefused
+from copyrator.kube.client.transport import Connection, Endpoint, OnRefused
 from copyrator.kube.errors import (
     AnswerTooLarge,
     ApiError,
@@ -49,8 +53,13 @@ from copyrator.kube.errors import (
 )
 from copyrator.kube.resources import DELETED, Resource
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
-from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults, Timing, WatchHealth
-from copyrator.kube.watch.store import OutOfOrderError
+from copyrator.kube.watch.reflector import (
+    DEFAULT_TIMING,
+    Faults,
+    OutOfOrderError,
+    Timing,
+    WatchHealth,
+)
 
 TEXT: Final = "text"
 """The field that holds the whole object, as JSON."""

@@ -26,8 +26,8 @@ from typing import Any
 import yaml
 
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.kube.client.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
-from copyrator.settings.proxies import Proxies, ProxyError
+from copyrator.connections import Proxies, ProxyError
+from copyrator.kube.client.transport import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
 from copyrator.tls import create_context
 
 log = logging.getLogger(__name__)

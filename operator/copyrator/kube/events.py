@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from copyrator.api.reasons import AnyReason, Reason, Severity
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
 from copyrator.kube.resources import EVENTS
 from copyrator.workqueue.fairness import FairQueue

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
 from copyrator.api.seen_time import SeenTime, parse_seen
-from copyrator.api.times import format_micro_time, format_time, parse_time
+from copyrator.api.text import format_micro_time, format_time, parse_time
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, NotFound
 from copyrator.kube.resources import LEASES
 

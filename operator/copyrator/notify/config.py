@@ -25,11 +25,11 @@ from urllib.parse import quote
 
 import yaml
 
-from copyrator.api.fields import Fields, SpecError
-from copyrator.api.globs import MAX_GLOBS, NO_GLOBS, Globs, globs
 from copyrator.api.reasons.notices import About
 from copyrator.api.schema import (
+    Fields,
     Form,
+    SpecError,
     Takes,
     below,
     closed,
@@ -40,8 +40,8 @@ from copyrator.api.schema import (
     reader,
     text,
 )
-from copyrator.api.syntax import among, at_most
-from copyrator.api.text import truncate
+from copyrator.api.selectors import MAX_GLOBS, NO_GLOBS, Globs, globs
+from copyrator.api.text import among, at_most, truncate
 
 NOTIFICATIONS_BYTES: Final = 64 * 1024
 """Characters of the ConfigMap's notifications.yaml."""

@@ -19,8 +19,7 @@ from typing import Final
 
 import msgspec
 
-from copyrator.api import syntax
-from copyrator.api.text import truncate
+from copyrator.api.text import check_namespace, check_object_name, truncate
 from copyrator.notify.config import Entry, SubjectKind
 from copyrator.notify.transitions import (
     FAULTS,
@@ -62,7 +61,7 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
         if self.state != _OPEN or len(self.subject) != 4:
             return None
         kind, namespace, name, uid = self.subject
-        named = syntax.namespace(namespace) is None and syntax.object_name(name) is None
+        named = check_namespace(namespace) is None and check_object_name(name) is None
         if kind not in _KINDS or not named or not _UID.fullmatch(uid):
             return None
         return ObjectIdentity(SubjectKind(kind), namespace, name, uid)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api.keys import BundleKey, ObjectName, RuleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.reasons.notices import NoticeEvent
-from copyrator.api.times import format_time
-from copyrator.bundles.bundle import BundleCache, BundleEntry
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
 from copyrator.bundles.engine.words import load_words
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound

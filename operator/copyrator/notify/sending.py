@@ -260,7 +260,7 @@ def _judge(code: int, headers: Mapping[str, str]) -> SendResult:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    from copyrator.api.times import parse_retry_after
+    from copyrator.api.text import parse_retry_after
 
     found = parse_retry_after(headers.get("Retry-After", ""), headers)
     return min(max(found or 0.0, 0.0), 3600.0)

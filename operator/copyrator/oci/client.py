@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from yarl import URL
 
-from copyrator.api.fields import read_json
-from copyrator.oci.auth import CloudIdentity, CloudLogin, CloudLogins, Credential, remedy_of
+from copyrator.api.schema import read_json
+from copyrator.oci.auth import (
+    CloudIdentity,
+    CloudLogin,
+    CloudLogins,
+    Credential,
+    RequestScope,
+    TokenCache,
+    access_error,
+    refuse_foreign,
+    remedy_of,
+)
 from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
@@ -27,6 +37,8 @@ from copyrator.oci.errors import (
     TagNotFound,
 )
 from copyrator.oci.exchange import (
+    DIGEST,
+    Repository,
     Request,
     Response,
     Sink,
@@ -34,12 +46,9 @@ from copyrator.oci.exchange import (
     Via,
     is_same_origin,
 )
-from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
-from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import REFERRERS_BYTES
 from copyrator.oci.tags import Take, read_tags
-from copyrator.oci.tokens import RequestScope, TokenCache, access_error, refuse_foreign
-from copyrator.oci.transport import RegistryTransport
+from copyrator.oci.transport import DEFAULT_RATE, Network, Rate, RegistryTransport
 from copyrator.signatures.model import Artifact
 from copyrator.workqueue.fairness import FairLimit
 
@@ -96,7 +105,7 @@ class RegistryClient:
     """One pooled session for all registries, with tokens and per-host limits.
 
     Every method raises subclasses of RegistryError and nothing else. ``allowed``: networks to
-    which requests may go although they are refused by default, such as loopback (hosts.py).
+    which requests may go although they are refused by default, such as loopback (transport.py).
     """
 
     def __init__(

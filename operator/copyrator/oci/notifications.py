@@ -19,8 +19,8 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from copyrator.api.clouds import ECR_HOST
-from copyrator.api.fields import map_in, maps_in, read_json, text_in
-from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
+from copyrator.api.schema import map_in, maps_in, read_json, text_in
+from copyrator.oci.exchange import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
 WEBHOOK_PUSHES: Final = 1000
 """Pushes that one call may name; registries send one, or a few."""

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.api.fields import read_json
-from copyrator.api.times import format_time
+from copyrator.api.schema import read_json
+from copyrator.api.text import format_time
 from copyrator.oci.push_route import Answer, Route, Upload
 from copyrator.signatures.model import (
     ATTESTATION_BYTES,

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from copyrator.oci.reference import DIGEST
+from copyrator.oci.exchange import DIGEST
 from copyrator.signatures.model import ATTESTATIONS, SIGNATURE_BYTES, SIGNATURES, SignatureFormat
 
 REFERRERS_BYTES: Final = 4 * 1024 * 1024

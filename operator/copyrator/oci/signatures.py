@@ -26,8 +26,7 @@ from copyrator.oci.errors import (
     RepositoryNotFound,
     TagNotFound,
 )
-from copyrator.oci.exchange import next_page
-from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.exchange import DIGEST, Repository, next_page
 from copyrator.oci.signature_manifest import (
     BEYOND,
     REFERRERS_BYTES,

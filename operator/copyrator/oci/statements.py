@@ -28,7 +28,7 @@ from copyrator.oci.errors import (
     TagNotFound,
     TLSFailed,
 )
-from copyrator.oci.exchange import Request, Response, error_text
+from copyrator.oci.exchange import DIGEST, Repository, Request, Response, error_text
 from copyrator.oci.push_calls import (
     EMPTY_CONFIG,
     IMAGE_TYPE,
@@ -43,7 +43,6 @@ from copyrator.oci.push_calls import (
     upload,
 )
 from copyrator.oci.push_route import Answer, PushFault, Route, Upload
-from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.signature_manifest import UnusableError, read_stored
 from copyrator.oci.signatures import ATTESTATIONS_WANTED, SIGNATURE_MANIFEST_BYTES
 from copyrator.signatures.model import ATTESTATION_BYTES, DeployedStatement, TrustError

@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from copyrator.oci.errors import InvalidResponse, RegistryError, RegistryUnreachable
-from copyrator.oci.exchange import Response, Sink, next_page
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Response, Sink, next_page
 from copyrator.workqueue.fairness import FairLimit, TimeSlice
 
 TAG_LIST_BYTES: Final = 64 * 1024 * 1024

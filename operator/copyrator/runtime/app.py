@@ -25,9 +25,9 @@ from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.api.seen_time import SeenTime
-from copyrator.bundles.bundle import BundleCache
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.pod import proxies_with_password, variables_for_jobs
+from copyrator.bundles.engine.bundle import BundleCache
+from copyrator.bundles.jobs.pod import proxies_with_password, variables_for_jobs
 from copyrator.clouds.logins import SharedLogins
 from copyrator.copies.context import CopyContext
 from copyrator.copies.controller import CopyController
@@ -42,7 +42,7 @@ from copyrator.handlers.deduplication import (
 )
 from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection
+from copyrator.kube.client.transport import Connection
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.leader import Elector, default_identity
 from copyrator.kube.permissions import MissingPermissions
@@ -58,9 +58,7 @@ from copyrator.serving.listener import ListenError
 from copyrator.serving.webhook import PATH, WebhookError, WebhookServer, webhook_url
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
-from copyrator.workqueue.outcome import Outcome
-from copyrator.workqueue.queue import DueScheduler, WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import DueScheduler, Outcome, Workers, WorkQueue
 
 TENANT_WORKERS: Final = 8
 """Keys (rules, copies, Bundles) of one namespace that are reconciled at a time: a few namespaces

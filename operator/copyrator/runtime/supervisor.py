@@ -16,7 +16,7 @@ import click
 
 from copyrator.handlers import lifecycle
 from copyrator.kube.auth import load_connection
-from copyrator.kube.client.connection import KubeconfigError
+from copyrator.kube.client.transport import KubeconfigError
 from copyrator.runtime import logs
 from copyrator.runtime.app import App
 from copyrator.settings import config

@@ -30,8 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from copyrator.api import syntax
-from copyrator.api.times import format_time
+from copyrator.api.text import check_namespace, check_object_name, format_time
 from copyrator.signatures import keys
 from copyrator.signatures.model import (
     ATTESTATION_BYTES,
@@ -218,10 +217,10 @@ def _check(said: _Predicate) -> None:
     release = said.release
     is_line = len(said.reason) <= REASON_LENGTH and said.reason.isprintable()
     faults = {
-        "environment": syntax.namespace(said.environment),  # a DNS label too
+        "environment": check_namespace(said.environment),  # a DNS label too
         "cluster": None if _CLUSTER.fullmatch(said.cluster) else "isn't a uid",
-        "release.namespace": syntax.namespace(release.namespace),
-        "release.name": syntax.object_name(release.name),
+        "release.namespace": check_namespace(release.namespace),
+        "release.name": check_object_name(release.name),
         "release.revision": None if release.revision >= 1 else "must be at least 1",
         "seconds": None if 0 <= said.seconds <= _MOST_SECONDS else "isn't a number of seconds",
         "reason": None if is_line else f"isn't a line of {REASON_LENGTH} characters",

@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.signatures.certificates import SIGNATURE_CHAIN, UNREADABLE
 from copyrator.signatures.model import SIGNATURE_BYTES, Artifact, InvalidSignatureError
 

@@ -25,13 +25,13 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from tests.plan_jobs import Pod, in_all_shells, shell_of
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles.bundle import BundleCache
-from copyrator.bundles.context import BundleTiming
 from copyrator.bundles.controller import BundleController
-from copyrator.bundles.gates.gate import Gates
+from copyrator.bundles.engine.bundle import BundleCache
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.gate import Gates
 from copyrator.copies.targets.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
@@ -41,9 +41,7 @@ from copyrator.oci.client import RegistryClient
 from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
 from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
-from copyrator.workqueue.outcome import Outcome
-from copyrator.workqueue.queue import DueScheduler, WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import DueScheduler, Outcome, Workers, WorkQueue
 
 
 class InProcess(Isolated):

@@ -17,7 +17,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 
 OK, NOT = "Succeeded", "Failed"
 

@@ -10,7 +10,7 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.names import ANN_FREEZE
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 
 CONFIG = "/api/v1/namespaces/default/configmaps/copyrator-freeze"
 """In the operator's namespace."""

@@ -47,7 +47,7 @@ from tests.component.bundles.gate_verdict import (
 from tests.component.bundles.simulated import Clock, SimulatedCluster, SimulatedOperator
 
 from copyrator.api import names
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.oci.notifications import Push
 from copyrator.workqueue.queue import COMPARE_SECONDS
 

@@ -24,11 +24,10 @@ from tests.component.kube.fake_api import line
 from tests.component.oci.fake_registry import CHART, digest_of
 
 from copyrator.api.seen_time import SeenTime
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.kube.client.answers import from_answer
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.transport import Call
+from copyrator.kube.client.transport import Call, Connection, Endpoint
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TagNotFound
 from copyrator.workqueue.queue import DueScheduler

@@ -11,9 +11,9 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.bundles import bundle as bundle_module
-from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion, Verdict
-from copyrator.bundles.jobs.client import BUNDLE_LOG_BYTES, BUNDLE_PODS
+from copyrator.bundles.engine import bundle as bundle_module
+from copyrator.bundles.engine.gate import PASSED, Gate, Gates, Occasion, Verdict
+from copyrator.bundles.engine.job_client import BUNDLE_LOG_BYTES, BUNDLE_PODS
 from copyrator.bundles.jobs.outcome import printed_digests
 
 

@@ -23,7 +23,7 @@ from tests.component.bundles.test_takeover import CONFIG, put
 from tests.component.bundles.waiting import eventually
 from tests.long import LONG
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 
 
 @dataclass(frozen=True)

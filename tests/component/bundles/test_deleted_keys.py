@@ -22,7 +22,7 @@ from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.inputs.watches import Ref
+from copyrator.bundles.engine.references import Ref
 from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 SHOP = BundleKey(TEAM, "shop")

@@ -24,8 +24,8 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.step import Change
-from copyrator.bundles.version.polling import PollMemory
+from copyrator.bundles.engine.polling import PollMemory
+from copyrator.bundles.engine.step import Change
 
 SHOP = BundleKey("team", "shop")
 DEPLOYED = ("True", "Deployed")

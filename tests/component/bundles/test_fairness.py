@@ -19,25 +19,25 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.candidates import Criteria
-from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.inputs.watches import REFERENCE_WATCHES
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polls import (
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.references import REFERENCE_WATCHES
+from copyrator.bundles.engine.registry import (
     TENANT_HOST_POLLS,
     TENANT_POLLS,
     RegistryPoller,
     TagListQuery,
     TagQuery,
 )
+from copyrator.bundles.engine.tags import Criteria
 from copyrator.metrics import Metrics
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.fairness import tenant
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 if TYPE_CHECKING:
-    from copyrator.bundles.context import Context
+    from copyrator.bundles.engine.context import Context
 
 
 CROWD = "crowd"

@@ -22,7 +22,9 @@ from tests.component.bundles.gate_world import World
 from tests.long import LONG
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
-from copyrator.bundles import reconciler
+from copyrator.bundles.engine import reconciler
+from copyrator.bundles.engine.gate import PASSED, Gate, Gates, Occasion
+from copyrator.bundles.engine.poll import DesiredVersion
 from copyrator.bundles.features.age.feature import AgeFeature
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.dependencies import gates as dependencies
@@ -39,8 +41,6 @@ from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.features.signatures.gates import Signed
 from copyrator.bundles.features.windows.feature import WindowsFeature
 from copyrator.bundles.features.windows.gates import GATE as WINDOW
-from copyrator.bundles.gates.gate import PASSED, Gate, Gates, Occasion
-from copyrator.bundles.version.answer import DesiredVersion
 from copyrator.workqueue.queue import DueScheduler
 
 pytestmark = pytest.mark.needs(

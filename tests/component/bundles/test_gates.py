@@ -12,7 +12,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     MAX_CANDIDATES,
     PASSED,
     Candidate,

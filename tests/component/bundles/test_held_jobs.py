@@ -11,10 +11,10 @@ from tests.component.bundles.fake_cluster import RUNNING, BundleCluster, path_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.api.times import format_time
-from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.jobs.client import GRACE_OF_OTHERS
-from copyrator.bundles.pod import LONG_TTL
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.job_client import GRACE_OF_OTHERS
+from copyrator.bundles.jobs.pod import LONG_TTL
 
 ENDED = "operator.werf.dev/werf-ended"
 DEPLOYED = '{"status": "deployed", "revision": 3}'

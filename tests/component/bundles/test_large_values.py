@@ -20,11 +20,11 @@ from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
 from copyrator.bundles.jobs.redaction import BUNDLE_REDACTION_BYTES, Redactor, WithheldError
-from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import NotFound
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import Isolated

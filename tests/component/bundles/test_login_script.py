@@ -10,7 +10,7 @@ from tests.plan_jobs import Pod
 
 from copyrator.bundles.jobs.job import LOGIN_SCRIPT
 from copyrator.oci.auth import find_credential
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 WERF = """\
 #!/bin/sh

@@ -19,7 +19,7 @@ from tests.long import LONG
 from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 
 Lacking = Callable[..., Awaitable[list[str]]]
 

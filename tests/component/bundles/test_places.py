@@ -20,9 +20,8 @@ from tests.component.module_recorder import ModuleRecorder, module_of
 
 import places
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.reconciler import BundleReconciler
+from copyrator.bundles.engine.bundle import BundleEntry, Memories
+from copyrator.bundles.engine.reconciler import BundleReconciler
 
 FOLLOWED = (BundleKey, BundleEntry)
 """The key, and the record of its Bundle."""

@@ -15,7 +15,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 
 DISABLED = {"operator.werf.dev/disable-autoupdate": ""}
 
@@ -53,7 +53,7 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
     await asyncio.sleep(0.3)
     read: list[object] = []
-    monkeypatch.setattr("copyrator.bundles.bundle.parse_status", read.append)
+    monkeypatch.setattr("copyrator.bundles.engine.bundle.parse_status", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 

@@ -17,7 +17,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.version.polls import GATHER
+from copyrator.bundles.engine.registry import GATHER
 
 LISTS = ("GET", "/tags/list")
 JUNK = (

@@ -17,7 +17,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.recorded_notifications import RECORDED, Recorded
 
-from copyrator.oci.hosts import CheckedResolver
+from copyrator.oci.transport import CheckedResolver
 from copyrator.serving.webhook import PATH, WebhookServer
 
 SECRET = "only-they-know"

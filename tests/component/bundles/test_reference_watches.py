@@ -14,18 +14,16 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import Answer
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.context import BundleTiming
-from copyrator.bundles.inputs import watches
-from copyrator.bundles.inputs.watches import Ref, WatchScope
-from copyrator.bundles.memory import Memories
+from copyrator.bundles.engine import references as watches
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.references import Ref, WatchScope
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.placement import PlacementTiming
-from copyrator.kube.watch.reflector import Timing
-from copyrator.kube.watch.store import Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, PlacementTiming, WatchSpec
+from copyrator.kube.watch.reflector import Seen, Timing, seen
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)

@@ -20,7 +20,7 @@ def deploys(cluster: BundleCluster, name: str) -> int:
 
 @pytest.fixture
 def one_watch(cluster: BundleCluster, bundle: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copyrator.bundles.inputs.watches.REFERENCE_WATCHES", 1)
+    monkeypatch.setattr("copyrator.bundles.engine.references.REFERENCE_WATCHES", 1)
     for name in ("shared", "own"):
         cluster.put_object("configmaps", name, data={"a.yaml": "a: 1"})
     bundle("one", values="shared")

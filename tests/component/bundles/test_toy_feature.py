@@ -32,7 +32,7 @@ from copyrator.api.text import detail_lines
 from copyrator.bundles import features
 from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.reasons import bundle_reasons
+from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS

@@ -19,7 +19,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.cli.view.live import Live
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.resources import BUNDLES
 
 COPIES, HOURS = (20, 24) if LONG else (6, 10)

@@ -34,8 +34,7 @@ from copyrator.oci.errors import (
     RateLimited,
     RegistryError,
 )
-from copyrator.oci.exchange import Request, Response
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Request, Response
 from copyrator.oci.transport import RegistryTransport
 from copyrator.runtime import logs
 from copyrator.settings.config import LogFormat, LogLevel

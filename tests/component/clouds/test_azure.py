@@ -48,8 +48,7 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from copyrator.oci.exchange import Request, Response
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Request, Response
 from copyrator.oci.transport import RegistryTransport
 
 HOST = "shop.azurecr.io"

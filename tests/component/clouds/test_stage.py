@@ -24,7 +24,7 @@ from tests.component.oci.fake_registry import registry_client
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 ECR = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
 PKG = "europe-docker.pkg.dev"

@@ -21,8 +21,7 @@ from copyrator.copies.rules.rules import RuleCache
 from copyrator.copies.targets.namespaces import Namespaces
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.transport import WATCH_CONNECTIONS
+from copyrator.kube.client.transport import WATCH_CONNECTIONS, Connection, Endpoint
 from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, EventType, ObjectRef, event_type
 from copyrator.kube.resources import RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
@@ -30,9 +29,7 @@ from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
 from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
 from copyrator.settings.config import Settings
-from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import Priority, Workers, WorkQueue
 
 HOME = "home"
 """The namespace of rules and, unless a test says otherwise, of sources."""

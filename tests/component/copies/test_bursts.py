@@ -25,7 +25,7 @@ from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.workqueue import queue
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 RULES = [f"rule-{number:02}" for number in range(20)]
 TEAMS = [f"team-{number}" for number in range(5)]

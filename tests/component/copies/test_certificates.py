@@ -11,7 +11,7 @@ from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, 
 from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import read_conditions
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from localcluster.signing import PRIVATE, self_signed
 
 DAY = 86400.0

@@ -17,7 +17,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.copies.rules.summarize import summarize_rule
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
-from copyrator.workqueue.outcome import Priority, RequeueAfter
+from copyrator.workqueue.queue import Priority, RequeueAfter
 
 TARGETS = [f"team-{number}" for number in range(30)]
 

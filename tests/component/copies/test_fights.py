@@ -21,7 +21,7 @@ from tests.component.copies.fake_cluster import FakeCluster, path_of
 from tests.component.kube.fake_api import turns, until
 
 from copyrator.api import names
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")

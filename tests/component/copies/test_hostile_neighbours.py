@@ -7,10 +7,9 @@ from tests.component.copies.conftest import HOME, by_name, counts, is_failing, m
 from tests.component.kube.fake_api import until
 from tests.steps import STEP_SECONDS, measured_steps
 
-from copyrator.api import globs, names
-from copyrator.api.globs import Globs
+from copyrator.api import names, selectors
 from copyrator.api.rule_spec import Targets
-from copyrator.api.selectors import LabelSelector, Operator, Requirement
+from copyrator.api.selectors import Globs, LabelSelector, Operator, Requirement
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -24,13 +23,13 @@ LARGE = ",".join(f"{'x' * 40}-{number}" for number in range(4_500))
 def parsed(monkeypatch):
     """Every text of an annotation that was parsed."""
     texts = []
-    parse = globs._parse_consent
+    parse = selectors._parse_consent
 
     def counting(text):
         texts.append(text)
         return parse(text)
 
-    monkeypatch.setattr(globs, "_parse_consent", counting)
+    monkeypatch.setattr(selectors, "_parse_consent", counting)
     return texts
 
 

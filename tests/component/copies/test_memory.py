@@ -14,7 +14,7 @@ from copyrator.copies.seal.sealing import KEY_BYTES, Sealer
 from copyrator.copies.targets.content import Place, copied_content, new_object
 from copyrator.copies.targets.ownership import Shapes, claimed_fields
 from copyrator.copies.targets.records import Copies, RecordReader
-from copyrator.kube.watch.store import Store
+from copyrator.kube.watch.reflector import Store
 
 SOURCES, TARGETS = (100, 110) if LONG else (10, 110)
 """11,000, or a quarter: the tables have just grown, so this is a bad moment to measure."""

@@ -10,7 +10,7 @@ import pytest
 
 from copyrator.api.keys import ObjectName
 from copyrator.handlers.deduplication import EventDeduplicator
-from copyrator.kube.client.pages import Page
+from copyrator.kube.client.answers import Page
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import BUNDLES, Resource
 

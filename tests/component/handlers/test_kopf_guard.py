@@ -26,10 +26,10 @@ from tests.component.kube.fake_api import (
 )
 from tests.steps import STEP_SECONDS, measured_steps
 
-from copyrator.api.fields import TOO_MANY
+from copyrator.api.schema import TOO_MANY
 from copyrator.handlers import kopf_guard
 from copyrator.handlers.kopf_guard import KopfGuard, whole
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import Timing
 from copyrator.runtime.watchdog import failing_watches

@@ -5,7 +5,7 @@ from aiohttp import web
 from tests.component.kube.fake_api import FakeApi
 
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 
 
 @pytest.fixture

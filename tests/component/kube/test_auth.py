@@ -25,7 +25,7 @@ from copyrator.handlers.lifecycle import register_login
 from copyrator.kube import auth
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint, KubeconfigError
+from copyrator.kube.client.transport import Connection, Endpoint, KubeconfigError
 from copyrator.kube.resources import CONFIGMAPS
 
 

@@ -11,9 +11,9 @@ from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stre
 from tests.long import LONG
 
 from copyrator.kube import errors
-from copyrator.kube.client import connection
+from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint, Pauses
+from copyrator.kube.client.transport import Connection, Endpoint, Pauses
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.reflector import Timing
@@ -55,7 +55,7 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert client.outage is None
     closed: list[bool] = []
     client.connection.requests.on_close = lambda: closed.append(True)
-    for _ in range(connection.FAILURES):
+    for _ in range(transport.FAILURES):
         assert await ask(client) != "ok"
     assert client.outage is not None
     assert client.outage[0].concerns_all
@@ -69,7 +69,7 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert outcomes.count("ok") >= 96
     assert client.outage is None
     assert closed == [True]
-    told = [r.getMessage() for r in caplog.records if r.name == connection.__name__]
+    told = [r.getMessage() for r in caplog.records if r.name == transport.__name__]
     assert len(told) == 2
     assert "serves requests again after" in told[1]
 
@@ -78,11 +78,11 @@ async def test_who_waits_too_long_fails_as_the_others_did(api: FakeApi) -> None:
     api.always("get", error(503, "ServiceUnavailable", "etcd is away"))
     pauses = Pauses(patience=0.05)
     async with KubeClient(Connection(Endpoint(host=api.url), pauses=pauses)) as client:
-        for _ in range(connection.FAILURES):
+        for _ in range(transport.FAILURES):
             await ask(client)
         with pytest.raises(errors.ServerError, match="etcd is away"):
             await client.get(CONFIGMAPS, "ns", "a")
-    assert api.count("get") == connection.FAILURES
+    assert api.count("get") == transport.FAILURES
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ async def test_failures_among_successes_do_not_close_the_gate(
 ) -> None:
     api.put("a")
     for _ in range(3):
-        api.script("get", *[error(500)] * (connection.FAILURES - 1))
+        api.script("get", *[error(500)] * (transport.FAILURES - 1))
         async with asyncio.timeout(60):
-            for _ in range(connection.FAILURES):
+            for _ in range(transport.FAILURES):
                 last = await ask(client)
                 assert client.outage is None
         assert last == "ok"
@@ -122,7 +122,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
 ) -> None:
     api.put("a")
     api.always("get", error(500))
-    for _ in range(connection.FAILURES):
+    for _ in range(transport.FAILURES):
         await ask(client)
 
     async def never(request: Any) -> Any:
@@ -139,7 +139,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
 
 async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) -> None:
     api.always("get", error(500))
-    for _ in range(connection.FAILURES):
+    for _ in range(transport.FAILURES):
         await ask(client)
     api.always("watch", stream())
 
@@ -154,11 +154,11 @@ async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) ->
 
 
 async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_others() -> None:
-    watches = connection.CircuitBreaker("watches", pauses=PAUSES)
-    for _ in range(connection.FAILURES * 3):
+    watches = transport.CircuitBreaker("watches", pauses=PAUSES)
+    for _ in range(transport.FAILURES * 3):
         (await watches.permit("the one", patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is None
-    for number in range(connection.FAILURES):
+    for number in range(transport.FAILURES):
         (await watches.permit(number, patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is not None
 
@@ -166,8 +166,8 @@ async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_othe
 async def test_who_gives_up_in_the_moment_of_the_probe_keeps_nobody_from_probing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    breaker = connection.CircuitBreaker(pauses=PAUSES)
-    for _ in range(connection.FAILURES):
+    breaker = transport.CircuitBreaker(pauses=PAUSES)
+    for _ in range(transport.FAILURES):
         (await breaker.permit(patience=1)).failed(errors.ServerError("no"))
     impatient = asyncio.create_task(breaker.permit(patience=PAUSES.first / 2))
     await turns(1)
@@ -196,7 +196,7 @@ async def test_a_crowd_of_watches_that_close_at_once_waits_for_one_that_stands(
     assert api.count("watch") - before <= lasted / 0.4 + 1
     told = [record.getMessage() for record in caplog.records]
     assert sum("all watches fail" in line for line in told) == 1
-    assert len(told) <= 1 + connection.FAILURES
+    assert len(told) <= 1 + transport.FAILURES
     api.behave()
     await until(lambda: api.watches == 40, "all stand")
     await until(lambda: not any(status.failure for status in pool.statuses()), "all are well")

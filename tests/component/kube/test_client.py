@@ -12,11 +12,11 @@ from aiohttp import web
 from prometheus_client import generate_latest
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
-from copyrator.api.fields import NOT_WHOLE, TOO_DEEP
+from copyrator.api.schema import NOT_WHOLE, TOO_DEEP
 from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient, PatchType
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from copyrator.metrics import Metrics
 

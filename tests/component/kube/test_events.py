@@ -12,7 +12,7 @@ from tests.component.kube.fake_api import FakeApi, error, hang, until
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.kube import events as events_module
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, ObjectRef
 from copyrator.metrics import Metrics
 

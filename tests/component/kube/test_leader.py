@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, until
 
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import DEFAULT_PAUSES, Connection, Endpoint, Pauses
+from copyrator.kube.client.transport import DEFAULT_PAUSES, Connection, Endpoint, Pauses
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
 from copyrator.kube.leader import Elector, Terms
 

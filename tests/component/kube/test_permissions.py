@@ -8,7 +8,7 @@ from tests.component.kube.fake_api import FakeApi, error
 
 from copyrator.kube import errors, permissions
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import Permission, Refusal
 from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import SECRETS

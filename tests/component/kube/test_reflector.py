@@ -23,7 +23,7 @@ from tests.component.kube.fake_api import (
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import Reflector, Timing

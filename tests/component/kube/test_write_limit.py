@@ -14,12 +14,10 @@ from tests.component.kube.fake_api import FakeApi, error
 from tests.long import LONG
 
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.workqueue.limits import START, AdaptiveLimit
-from copyrator.workqueue.outcome import Done, Outcome
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import Done, Outcome, Workers, WorkQueue
 
 SECONDS = 0.045
 """That an answer takes, however many are in work."""

@@ -22,12 +22,12 @@ from tests.component.bundles.waiting import eventually
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.lasting_child import LastingChild
 
-from copyrator.api.times import format_time
-from copyrator.bundles.bundle import BundleCache, read_entry
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import BundleCache, read_entry
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.kube.watch.reflector import Timing

@@ -21,7 +21,7 @@ from aiohttp.test_utils import TestServer
 
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.hosts import DEFAULT_RATE, Network, Rate
+from copyrator.oci.transport import DEFAULT_RATE, Network, Rate
 
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
 """Where tests' registries are; the operator asks none there unless it is told to."""

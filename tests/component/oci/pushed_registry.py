@@ -11,7 +11,7 @@ from tests.component.oci.fake_registry import Handler
 from tests.component.oci.signed_registry import NAME, SignedRegistry
 from tests.signature_layout import digest_of, fallback_tag, listed
 
-from copyrator.api.fields import read_json
+from copyrator.api.schema import read_json
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 

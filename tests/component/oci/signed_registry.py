@@ -23,7 +23,7 @@ from tests.signature_layout import (
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import Found
 

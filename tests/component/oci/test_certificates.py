@@ -12,8 +12,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from copyrator.api.bundle_spec import CA_BYTES
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
-from copyrator.oci.exchange import TlsVerification
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, TlsVerification
 from copyrator.oci.transport import CA_CONTEXTS, SslContextCache
 
 

@@ -20,7 +20,7 @@ from tests.component.oci.fake_registry import (
 
 from copyrator.metrics import Metrics
 from copyrator.oci import transport
-from copyrator.oci.auth import Challenge, Credential
+from copyrator.oci.auth import Challenge, Credential, _realm
 from copyrator.oci.client import MANIFEST_BYTES, RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
@@ -32,9 +32,8 @@ from copyrator.oci.errors import (
     TagNotFound,
     TLSFailed,
 )
-from copyrator.oci.hosts import REGISTRY_REQUESTS_PER_HOST
-from copyrator.oci.reference import Repository
-from copyrator.oci.tokens import _realm
+from copyrator.oci.exchange import Repository
+from copyrator.oci.transport import REGISTRY_REQUESTS_PER_HOST
 from copyrator.signatures.model import Artifact
 
 ALICE = Credential("alice", "s3cret")

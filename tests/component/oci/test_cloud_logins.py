@@ -39,8 +39,7 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from copyrator.oci.exchange import Request, Response
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Request, Response
 from copyrator.oci.transport import RegistryTransport
 
 SHOP = CloudIdentity(read_registry(Provider.AZURE, "shop.azurecr.io"), "prod")

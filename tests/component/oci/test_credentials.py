@@ -13,8 +13,7 @@ from yarl import URL
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
-from copyrator.oci.exchange import Request, TlsVerification, is_same_origin
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Request, TlsVerification, is_same_origin
 from copyrator.oci.transport import _follow
 from hostile.registry import STRAYED, serving
 

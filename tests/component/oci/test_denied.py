@@ -13,7 +13,7 @@ from tests.component.oci.test_credentials import Recorder
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 IDENTITY = Credential(identity_token="refresh-s3cret")

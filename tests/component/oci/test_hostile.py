@@ -18,11 +18,13 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, 
 from tests.long import LONG
 
 from copyrator.metrics import Metrics
-from copyrator.oci import tokens
-from copyrator.oci.auth import Credential
+from copyrator.oci import auth
+from copyrator.oci.auth import TOKEN_CHARACTERS, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError, RegistryUnreachable
-from copyrator.oci.hosts import (
+from copyrator.oci.exchange import Repository
+from copyrator.oci.tags import TAG_LIST_TAGS
+from copyrator.oci.transport import (
     KEEP_ALIVE,
     KEPT_ALIVE,
     KEPT_ALIVE_OTHERS,
@@ -31,9 +33,6 @@ from copyrator.oci.hosts import (
     HostCache,
     Rate,
 )
-from copyrator.oci.reference import Repository
-from copyrator.oci.tags import TAG_LIST_TAGS
-from copyrator.oci.tokens import TOKEN_CHARACTERS
 from copyrator.workqueue.fairness import working_for
 
 ALICE = Credential("alice", "s3cret")
@@ -491,7 +490,7 @@ async def test_the_tokens_that_are_remembered_are_bounded(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was asked longest ago gets a new one; nobody is refused."""
-    monkeypatch.setattr(tokens, "TOKENS_CHARACTERS", 10_000)
+    monkeypatch.setattr(auth, "TOKENS_CHARACTERS", 10_000)
     now = 0.0
 
     def clock() -> float:

@@ -9,8 +9,8 @@ import pytest
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.hosts import REGISTRY_REQUESTS_PER_HOST, Rate
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
+from copyrator.oci.transport import REGISTRY_REQUESTS_PER_HOST, Rate
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryUnreachable, TLSFailed
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 FAR = "registry.far.invalid"
 """A name that only a proxy knows."""

@@ -13,7 +13,7 @@ from tests.recorded_signatures import Recording
 from tests.signature_layout import INDEX_TYPE, encoded, index
 
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import SignatureFormat
 

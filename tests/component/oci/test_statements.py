@@ -40,7 +40,7 @@ from copyrator.oci.errors import (
     TagNotFound,
     TLSFailed,
 )
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.oci.statements import (
     PUSH_CPU_SECONDS,

@@ -12,7 +12,7 @@ from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 
 @pytest.fixture

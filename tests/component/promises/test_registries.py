@@ -24,7 +24,7 @@ from tests.unit.signatures.making import key, public_pem
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RateLimited, RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 ALICE = "Basic " + base64.b64encode(b"alice:s3cret").decode()
 PLACES = {

@@ -12,15 +12,14 @@ import pytest
 
 from copyrator.api.keys import BundleKey, CopyKey, Key, RuleKey
 from copyrator.handlers import deduplication
-from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.client.pages import Page
+from copyrator.kube.client.answers import Page
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 from copyrator.runtime import logs
 from copyrator.runtime.app import App, Parts
 from copyrator.settings.config import Settings
-from copyrator.workqueue.outcome import Done, Outcome
-from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.queue import Done, Outcome, WorkQueue
 
 
 class Half:

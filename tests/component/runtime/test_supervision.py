@@ -10,15 +10,13 @@ import pytest
 from tests.component.kube.fake_api import until
 
 from copyrator.api.keys import Key, RuleKey
-from copyrator.kube.client.connection import FAILURES, Connection, Endpoint
+from copyrator.kube.client.transport import FAILURES, Connection, Endpoint
 from copyrator.kube.errors import Unreachable
 from copyrator.runtime import supervisor, watchdog
 from copyrator.runtime.app import App, Parts
 from copyrator.settings.config import Settings
 from copyrator.workqueue.limits import AdaptiveLimit
-from copyrator.workqueue.outcome import Done, Outcome
-from copyrator.workqueue.queue import WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import Done, Outcome, Workers, WorkQueue
 
 KEY = RuleKey("team", "shop")
 

@@ -11,9 +11,16 @@ import pytest
 
 from copyrator.kube.errors import Forbidden, Unreachable
 from copyrator.metrics import Metrics
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
-from copyrator.workqueue.queue import QueueShutDownError, WorkQueue
-from copyrator.workqueue.workers import Workers
+from copyrator.workqueue.queue import (
+    Done,
+    Failed,
+    Outcome,
+    Priority,
+    QueueShutDownError,
+    RequeueAfter,
+    Workers,
+    WorkQueue,
+)
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:

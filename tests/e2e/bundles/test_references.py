@@ -23,7 +23,7 @@ from tests.e2e.operator_process import until
 from tests.e2e.vanishing import sweep
 from tests.long import LONG, long_form
 
-from copyrator.bundles.inputs.watches import ALL_REFERENCE_WATCHES, REFERENCE_WATCHES
+from copyrator.bundles.engine.references import ALL_REFERENCE_WATCHES, REFERENCE_WATCHES
 from copyrator.cli import cli
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster

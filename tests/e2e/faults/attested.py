@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.faults.recorder import Recorder
 
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.attestation import judge
 from copyrator.signatures.model import CosignKeys, DeployedStatement

@@ -16,7 +16,6 @@ from tests.e2e.vanishing import vanish
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
@@ -25,6 +24,7 @@ from copyrator.bundles.features.approval.guard.listing import (
     list_of,
 )
 from copyrator.bundles.features.approval.operations import Operation, read_operation
+from copyrator.bundles.jobs.rights import ServiceAccount
 from demo.chart import Rendered
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

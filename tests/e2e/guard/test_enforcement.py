@@ -38,7 +38,7 @@ class Asked:
         home = self._guarded.home
         settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
         spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
-        reviewer = EnforcementReviewer(self._client, settings, monotonic, 600.0)
+        reviewer = EnforcementReviewer(self._client, settings, monotonic)
         return (await reviewer.of(spec, ops(*lines))).reason
 
 

@@ -25,7 +25,7 @@ from tests.job_records import JOB
 from tests.long import LONG
 
 from copyrator.bundles.jobs.outcome import Ending, ending_of
-from copyrator.bundles.pod import DEPLOY_CONTAINER
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 from localcluster.node.stand_in import StandIn

@@ -17,9 +17,13 @@ from tests.e2e.standin.conftest import (
 )
 
 from copyrator.api.bundle_status import MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
-from copyrator.bundles.jobs.rights import grants, list_missing, uninstall_permissions
+from copyrator.bundles.jobs.rights import (
+    ServiceAccount,
+    grants,
+    list_missing,
+    uninstall_permissions,
+)
 from localcluster import Api, Cluster
 
 

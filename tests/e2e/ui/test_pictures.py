@@ -14,7 +14,7 @@ from tests.e2e.ui.conftest import SHOWN
 from tests.e2e.ui.test_every_page import WITHOUT_UPDATES, look_at_all
 from tests.e2e.vanishing import vanish
 
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from localcluster.bundle import push
 from localcluster.signing import PRIVATE, self_signed
 

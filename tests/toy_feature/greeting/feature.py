@@ -34,9 +34,9 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.deciding import Correction, Proposal
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import (
     Conclusion,
     Content,
@@ -48,17 +48,17 @@ from copyrator.bundles.engine.feature import (
     Rechecked,
     Registry,
 )
-from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Occasion, Refused, Waiting
-from copyrator.bundles.gates.links import Named
-from copyrator.bundles.identity import ValuesFiles
-from copyrator.bundles.inputs.reader import MissingReferenceError
-from copyrator.bundles.inputs.target import TargetAccess
-from copyrator.bundles.jobs.client import JobClient
+from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Occasion, Refused, Waiting
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.links import Named
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.step import AT_ONCE, Change, Step
+from copyrator.bundles.engine.target import TargetAccess
+from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord, has_started
+from copyrator.bundles.jobs.pod import Kept
 from copyrator.bundles.jobs.seal import SealKind, SealLabels
-from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import AT_ONCE, Change, Step
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, JOBS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec

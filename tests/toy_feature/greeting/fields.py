@@ -5,12 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Self
 
-from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
-from copyrator.api.records import Record
-from copyrator.api.schema import COUNT, items
-from copyrator.api.texts import OBJECT_NAME
+from copyrator.api.object_refs import BUNDLE_REF, named
+from copyrator.api.schema import COUNT, OBJECT_NAME, Record, items
 
 ANN_GREET = "operator.werf.dev/greet"
 """On a Bundle: any new value has the registry asked, and greets once more."""

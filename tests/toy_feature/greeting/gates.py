@@ -11,7 +11,7 @@ from tests.toy_feature.greeting.reasons import GreetingReason
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -23,7 +23,7 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.gates.links import Link
+from copyrator.bundles.engine.links import Link
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from copyrator.api.bundle_spec import (
     SecretKey,
     ValuesSource,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import ValuesKind
+from copyrator.api.schema import InvalidSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from hostile.mangled import JSON
 

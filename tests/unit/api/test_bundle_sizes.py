@@ -17,9 +17,9 @@ from copyrator.api.bundle_spec import (
     BUNDLE_JOB_FIELD,
     BundleSpec,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
-from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.fields import (
     BUNDLE_METADATA,
     BUNDLE_STATUS_BYTES,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.status_fields import json_fields
 
 from copyrator.api.bundle_status import BundleStatus, Deployed, HistoryEntry, VersionRef
-from copyrator.api.records import Packed
+from copyrator.api.schema import Packed
 from copyrator.bundles.fields import parse_status
 
 FULL: dict[str, Any] = {

@@ -11,7 +11,7 @@ import yaml
 from tests.targets import EVERYWHERE
 
 from copyrator.api.bundle_spec import DEFAULT_VERSION
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 CRDS = Path(__file__).parents[3] / "crds"

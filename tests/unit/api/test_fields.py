@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.docker_config import DOCKER_CONFIG_BYTES
-from copyrator.api.fields import UnreadableJsonError, read_json
+from copyrator.api.schema import UnreadableJsonError, read_json
 
 
 @pytest.mark.parametrize(

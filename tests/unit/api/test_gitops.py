@@ -20,7 +20,7 @@ from copyrator.api.conditions import (
 from copyrator.api.reasons import INFO
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.bundles.reasons import bundle_reasons
+from copyrator.bundles.fields import bundle_reasons
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 PAUSED = {"Suspended", "AutoupdateDisabled", "Planned"}

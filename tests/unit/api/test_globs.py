@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.api.fields import SpecError
-from copyrator.api.globs import MAX_GLOB_TEXT, MAX_GLOBS, Globs, globs
-from copyrator.api.schema import reader
+from copyrator.api.schema import SpecError, reader
+from copyrator.api.selectors import MAX_GLOB_TEXT, MAX_GLOBS, Globs, globs
 
 READ = reader(Globs, globs("", lambda _value: None, length=MAX_GLOB_TEXT))
 GLOBS = [

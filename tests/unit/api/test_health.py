@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.kstatus import RULES, Status, compute
+from copyrator.api.schema import NOT_WHOLE
 from hostile.mangled import JSON
 
 Body = dict[str, Any]

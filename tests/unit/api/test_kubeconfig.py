@@ -25,7 +25,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import assert_quick
 
-from copyrator.api.fields import SpecError
 from copyrator.api.kubeconfig import (
     KUBECONFIG_BYTES,
     InvalidKubeconfigError,
@@ -36,6 +35,7 @@ from copyrator.api.kubeconfig import (
     parse_kubeconfig,
     read_kubeconfig_ref,
 )
+from copyrator.api.schema import SpecError
 
 Document = dict[str, Any]
 

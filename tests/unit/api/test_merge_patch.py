@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.records import merge_patch
+from copyrator.api.schema import merge_patch
 
 _VALUES = st.recursive(
     st.booleans() | st.sampled_from("ab"),

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api import syntax
-from copyrator.api.fields import (
+from copyrator.api.schema import (
     OBJECT_CONTAINERS,
     PROBLEM_PATH,
     TOO_MANY,
@@ -18,7 +17,18 @@ from copyrator.api.fields import (
     json_type,
     unreadable,
 )
-from copyrator.api.text import some
+from copyrator.api.text import (
+    check_api_version,
+    check_data_key,
+    check_env_name,
+    check_kind,
+    check_label_key,
+    check_label_value,
+    check_namespace,
+    check_object_name,
+    quoted,
+    some,
+)
 
 ENDS = "beginning and ending with a letter or digit"
 
@@ -27,14 +37,14 @@ ENDS = "beginning and ending with a letter or digit"
     ("check", "value", "message"),
     [
         (
-            syntax.namespace,
+            check_namespace,
             "A",
             "'A' isn't a valid namespace name; use at most 63 lower-case letters, digits and '-'",
         ),
-        (syntax.namespace, "a-*", "'a-*' is a pattern; list the namespaces by name"),
-        (syntax.namespace, "a?", "'a?' is a pattern; list the namespaces by name"),
+        (check_namespace, "a-*", "'a-*' is a pattern; list the namespaces by name"),
+        (check_namespace, "a?", "'a?' is a pattern; list the namespaces by name"),
         (
-            syntax.object_name,
+            check_object_name,
             "A",
             (
                 "'A' isn't a valid object name; "
@@ -42,24 +52,24 @@ ENDS = "beginning and ending with a letter or digit"
             ),
         ),
         (
-            syntax.label_key,
+            check_label_key,
             "E/x",
             "'E/x' has a prefix that isn't a DNS name; write it as example.com/name",
         ),
         (
-            syntax.label_key,
+            check_label_key,
             "e.x/-",
             "'e.x/-' isn't a valid label key; use at most 63 letters, digits, '-', '_' and '.', "
             + ENDS,
         ),
         (
-            syntax.label_value,
+            check_label_value,
             "-",
             "'-' isn't a valid label value; use at most 63 letters, digits, '-', '_' and '.', "
             + ENDS,
         ),
         (
-            syntax.data_key,
+            check_data_key,
             "/",
             (
                 "'/' isn't a valid key of a ConfigMap or Secret; "
@@ -68,13 +78,13 @@ ENDS = "beginning and ending with a letter or digit"
             ),
         ),
         (
-            syntax.kind,
+            check_kind,
             "secret",
             "'secret' isn't a valid kind; write it as in a manifest, for example Secret",
         ),
-        (syntax.api_version, "1", "'1' isn't a valid apiVersion; write it as v1 or group/v1"),
+        (check_api_version, "1", "'1' isn't a valid apiVersion; write it as v1 or group/v1"),
         (
-            syntax.env_name,
+            check_env_name,
             "1",
             (
                 "'1' isn't a valid name for an environment variable; "
@@ -93,22 +103,22 @@ def test_a_check_names_the_value_and_the_remedy(
 @pytest.mark.parametrize(
     ("check", "good", "bad"),
     [
-        (syntax.namespace, ["a" * 63, "a-1"], ["a" * 64, "", "-a", "a\n"]),
-        (syntax.object_name, ["a" * 253, "a.b-1"], ["a" * 254, "", "a..b", "a\n"]),
+        (check_namespace, ["a" * 63, "a-1"], ["a" * 64, "", "-a", "a\n"]),
+        (check_object_name, ["a" * 253, "a.b-1"], ["a" * 254, "", "a..b", "a\n"]),
         (
-            syntax.label_key,
+            check_label_key,
             ["a" * 63, "a.b/" + "C" * 63, "a" * 253 + "/x", "A_.-z"],
             ["a" * 64, "/x", "x/", "a" * 254 + "/x", "a/b/c", "x\n"],
         ),
-        (syntax.label_value, ["", "a" * 63, "A_.-z"], ["a" * 64, "a b", "x\n"]),
-        (syntax.data_key, ["a" * 253, "...", "-._A1"], ["a" * 254, "", ".", "..", "a\n"]),
-        (syntax.kind, ["A", "A" + "b" * 62], ["A" + "b" * 63, "", "1A", "A-b"]),
+        (check_label_value, ["", "a" * 63, "A_.-z"], ["a" * 64, "a b", "x\n"]),
+        (check_data_key, ["a" * 253, "...", "-._A1"], ["a" * 254, "", ".", "..", "a\n"]),
+        (check_kind, ["A", "A" + "b" * 62], ["A" + "b" * 63, "", "1A", "A-b"]),
         (
-            syntax.api_version,
+            check_api_version,
             ["v1", "a.b/v1", "a" * 250 + "/v1"],
             ["a" * 251 + "/v1", "", "v", "/v1"],
         ),
-        (syntax.env_name, ["A" * 255, "-.a_1", ".a"], ["A" * 256, "", ".", "..", "..a", "1a"]),
+        (check_env_name, ["A" * 255, "-.a_1", ".a"], ["A" * 256, "", ".", "..", "..a", "1a"]),
     ],
 )
 def test_a_check_knows_its_limits(
@@ -119,9 +129,9 @@ def test_a_check_knows_its_limits(
 
 
 def test_a_value_that_is_shown_is_shortened() -> None:
-    assert syntax.shown("a" * 80) == repr("a" * 80)
-    assert syntax.shown("a" * 81) == repr("a" * 79 + "…")
-    assert syntax.shown("abcd", 3) == "'ab…'"
+    assert quoted("a" * 80) == repr("a" * 80)
+    assert quoted("a" * 81) == repr("a" * 79 + "…")
+    assert quoted("abcd", 3) == "'ab…'"
 
 
 SPEC: dict[str, Any] = {

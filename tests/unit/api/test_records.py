@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import pytest
 from tests.status_fields import json_fields
 
-from copyrator.api.records import Record, StatusMap
-from copyrator.api.schema import COUNT, SHOWN, TIME, TOTAL, items, kept
+from copyrator.api.schema import COUNT, SHOWN, TIME, TOTAL, Record, StatusMap, items, kept
 
 
 def made() -> tuple[type[Record], type[Record]]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.rollout import (
     ROLLOUT_STEPS,
     UNHEALTHY_BEFORE,
@@ -21,9 +20,9 @@ from copyrator.api.rollout import (
     RolloutState,
     Stopped,
 )
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.api.rule_status import read_rule_status
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.selectors import LabelSelector
 from hostile.mangled import JSON
 

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy, ImmutablePolicy, Mode, RuleSpec
+from copyrator.api.rule_spec import (
+    ConflictPolicy,
+    DeletionPolicy,
+    ImmutablePolicy,
+    Mode,
+    RuleSpec,
+    parse_rule,
+)
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.selectors import LabelSelector
 from hostile.mangled import JSON
 
@@ -230,7 +236,7 @@ def test_a_fault_of_the_reader_is_an_invalid_spec_too(monkeypatch: pytest.Monkey
     def broken(*_args: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("copyrator.api.rule._read", broken)
+    monkeypatch.setattr("copyrator.api.rule_spec._read", broken)
     answer = parse_rule(good())
     assert isinstance(answer, InvalidSpec)
     assert "MemoryError" in answer.message

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.globs import MAX_GLOB_TEXT, Globs, globs
-from copyrator.api.rule import RULE_VALUES, copies_kind, parse_rule
-from copyrator.api.rule_spec import MAX_TARGETS_TEXT, CopiedSource, RuleSpec, Targets
-from copyrator.api.rule_template import RULE_DEPTH, template_texts
-from copyrator.api.schema import reader
-from copyrator.api.selectors import LabelSelector
+from copyrator.api.rule_spec import (
+    MAX_TARGETS_TEXT,
+    RULE_DEPTH,
+    RULE_VALUES,
+    CopiedSource,
+    RuleSpec,
+    Targets,
+    copies_kind,
+    parse_rule,
+    template_texts,
+)
+from copyrator.api.schema import InvalidSpec, SpecError, reader
+from copyrator.api.selectors import MAX_GLOB_TEXT, Globs, LabelSelector, globs
 
 META = {"namespace": "ops", "name": "r"}
 SOURCE = {"kind": "Secret", "name": "app"}

@@ -4,9 +4,8 @@ from typing import Any
 
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.rule import copies_kind, parse_rule
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, copies_kind, parse_rule
+from copyrator.api.schema import InvalidSpec
 
 TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 ONE = {"as": "hub", "kind": "Secret", "name": "creds"}

@@ -6,11 +6,10 @@ import pytest
 from tests.targets import EVERYWHERE
 
 from copyrator.api.certificates import CREDENTIAL, Certificate, expiring
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.kubeconfig import KubeconfigRef
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.api.rule_status import SourceCluster, read_rule_status
+from copyrator.api.schema import InvalidSpec
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

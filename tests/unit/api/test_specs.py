@@ -10,8 +10,8 @@ import pytest
 import yaml
 from tests.spec_table import Case, check_golden, golden, read_cases
 
-from copyrator.api.fields import PROBLEM_PATH, PROBLEM_TEXT, InvalidSpec
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
+from copyrator.api.schema import PROBLEM_PATH, PROBLEM_TEXT, InvalidSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.times import (
+from copyrator.api.text import (
     format_duration,
     format_micro_time,
     format_time,

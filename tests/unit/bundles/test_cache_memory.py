@@ -16,7 +16,7 @@ import pytest
 from tests.histories import soak, status
 from tests.long import LONG
 
-from copyrator.bundles.bundle import BundleCache, read_entry, stored_status
+from copyrator.bundles.engine.bundle import BundleCache, read_entry, stored_status
 from copyrator.bundles.fields import BundleDefaults
 
 BYTES = 7_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.keys import ReleaseKey
-from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.fields import BundleDefaults
 
 SECOND = "2026-11-21T10:00:00Z"

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.feature import Content, Feature, Features
-from copyrator.bundles.memory import Memories
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 
 READING = None

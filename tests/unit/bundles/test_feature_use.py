@@ -6,14 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.candidates import AgeStatus
-from copyrator.bundles.bundle import BundleEntry, read_entry
+from copyrator.api.bundle_status import AgeStatus
+from copyrator.bundles.engine.bundle import BundleEntry, Memories, read_entry
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.promotion.fields import PromotionStatus
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.memory import Memories
 
 OLD = {"candidates": [{"version": "1", "digest": "sha256:a", "firstSeen": "2026-01-01T00:00:00Z"}]}
 SOAK = {"soak": [{"version": "1", "digest": "sha256:a", "since": "2026-01-01T00:00:00Z"}]}

@@ -21,10 +21,11 @@ from copyrator.api.bundle_status import (
     PassedOver,
     VersionRef,
 )
-from copyrator.bundles import deciding, ready_conditions
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine import deciding
+from copyrator.bundles.engine import gate as gates
+from copyrator.bundles.engine.bundle import DeployRequest
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -36,7 +37,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.requests import DeployRequest
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 ONE = Candidate("1.0.1", "sha256:" + "1" * 64)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.identity import (
+from copyrator.bundles.jobs.identity import (
     Hash,
     ValuesHash,
     job_name,

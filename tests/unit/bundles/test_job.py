@@ -20,7 +20,7 @@ from tests.unit.bundles.job_samples import (
 from copyrator.api import names
 from copyrator.api.bundle_spec import JobSpec, SecretKey
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.identity import ValuesFiles
+from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
     AUTO_ROLLBACK,
     UNINSTALL_SCRIPT,
@@ -28,7 +28,7 @@ from copyrator.bundles.jobs.job import (
     build_deploy_job,
     build_uninstall_job,
 )
-from copyrator.bundles.pod import Login
+from copyrator.bundles.jobs.pod import Login
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.features.dependencies.fields import DependenciesSpec
-from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.gates.links import (
+from copyrator.bundles.engine.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.links import (
     MAX_SEARCHED,
     Link,
     Named,
@@ -22,6 +20,8 @@ from copyrator.bundles.gates.links import (
     cycle_fault,
     find_cycle,
 )
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.fields import BundleDefaults
 
 
 def key(number: int) -> BundleKey:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from copyrator import bundles
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.memory import Memories
+from copyrator.bundles.engine.bundle import Memories
 
 SHOP, OTHER = BundleKey("team", "shop"), BundleKey("team", "other")
 

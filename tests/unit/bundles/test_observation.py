@@ -10,7 +10,6 @@ from tests.job_records import job, pod
 
 from copyrator.api.bundle_status import MissingPermission, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.outcome import (
     Ending,
     JobRecord,
@@ -22,7 +21,8 @@ from copyrator.bundles.jobs.outcome import (
     exit_code,
     read_job,
 )
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST

@@ -11,11 +11,11 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.rights import (
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     list_missing,
     read_refused,
     sentence,

@@ -10,13 +10,12 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy.attempt import AttemptRunner
+from copyrator.bundles.engine.attempt import AttemptRunner
+from copyrator.bundles.engine.bundle import BundleEntry, Memories, read_entry
 from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.engine.references import Access, MissingReferenceError
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.inputs.reader import Access, MissingReferenceError
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.memory import Memories
 
 
 class Holding(Feature):

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 from tests.job_records import JOB
 
-from copyrator.api.times import parse_time
-from copyrator.bundles.context import Context
-from copyrator.bundles.jobs.client import GRACE_OF_OTHERS, JobClient, PodReader
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.job_client import GRACE_OF_OTHERS, JobClient, PodReader
 from copyrator.bundles.jobs.outcome import Blocked, JobRecord, find_blocked_pod, read_pod
-from copyrator.bundles.pod import LONG_TTL
+from copyrator.bundles.jobs.pod import LONG_TTL
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.replacing import replace
 
-from copyrator.bundles.version.answer import DesiredVersion
-from copyrator.bundles.version.machine import (
+from copyrator.bundles.engine.poll import (
     Answered,
     Asked,
+    DesiredVersion,
     Failures,
     Idle,
     Poll,

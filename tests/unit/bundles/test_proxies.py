@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.bundles.pod import proxies_with_password, variables_for_jobs
+from copyrator.bundles.jobs.pod import proxies_with_password, variables_for_jobs
 
 API = "$(KUBERNETES_SERVICE_HOST)"
 PLAIN = "http://proxy:3128"

@@ -10,10 +10,10 @@ from tests.replacing import replace
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.deciding import DeployReason
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.deciding import DeployReason
+from copyrator.bundles.engine.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
 from copyrator.bundles.features.rollback.fields import PinStatus
-from copyrator.bundles.gates.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
 TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")

@@ -6,7 +6,7 @@ import pytest
 
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.features import listed
-from copyrator.bundles.reasons import bundle_reasons, read_reason
+from copyrator.bundles.fields import bundle_reasons, read_reason
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.inputs.watches import (
+from copyrator.bundles.engine.references import (
     ALL_REFERENCE_WATCHES,
     REFERENCE_WATCHES,
     Names,

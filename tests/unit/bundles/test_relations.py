@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.fields import BundleDefaults
 
 DEPLOYED = {"version": "1.0.0", "digest": "sha256:" + "1" * 64, "time": "2026-05-04T12:00:00Z"}

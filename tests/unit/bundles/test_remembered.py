@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.candidates import MAX_CANDIDATES, AgeStatus, CandidateStatus
-from copyrator.api.times import format_time
-from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.version.remembered import (
+from copyrator.api.bundle_status import (
+    MAX_CANDIDATES,
+    AgeStatus,
+    BundleStatus,
+    CandidateStatus,
+    Deployed,
+)
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.remembered import (
     first_seen,
     lower_tags,
     older_digests,

@@ -4,7 +4,7 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.requests import (
+from copyrator.bundles.engine.bundle import (
     DeployRequest,
     acknowledge,
     awaits_reset,

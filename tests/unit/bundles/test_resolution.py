@@ -19,8 +19,7 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rejected,
 )
-from copyrator.bundles.features.rollback.fields import PinStatus
-from copyrator.bundles.version.answer import (
+from copyrator.bundles.engine.poll import (
     DesiredVersion,
     count_failure,
     end_failures,
@@ -32,6 +31,7 @@ from copyrator.bundles.version.answer import (
     record_error,
     retry_at,
 )
+from copyrator.bundles.features.rollback.fields import PinStatus
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

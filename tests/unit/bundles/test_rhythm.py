@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.rhythm import (
+from copyrator.bundles.engine.poll import (
     LAST,
     Rhythm,
     choose_rhythm,

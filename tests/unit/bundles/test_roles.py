@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_status import MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.jobs.rights import (
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     add_rules,
     grants,
     list_missing,

@@ -8,7 +8,7 @@ import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles import ready_conditions
+from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.revisions import (
     Revision,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels, sealed_value
-from copyrator.bundles.jobs.sealed import SealStore
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
 OWNER = {"kind": "Bundle", "name": "shop"}

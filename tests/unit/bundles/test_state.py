@@ -18,13 +18,21 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
-from copyrator.bundles.deciding import Decision, DeployAction, DeployReason, DesiredDeploy, decide
-from copyrator.bundles.deploy.state import Evidence, begin, finish
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import DeployRequest
+from copyrator.bundles.engine.deciding import (
+    Decision,
+    DeployAction,
+    DeployReason,
+    DesiredDeploy,
+    Evidence,
+    begin,
+    decide,
+    finish,
+)
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
-from copyrator.bundles.requests import DeployRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 RETRY = Retry(limit=2, backoff=30.0)

@@ -15,17 +15,16 @@ import pytest
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, Memories, read_entry
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.poll import Answered, Asked, Settled
+from copyrator.bundles.engine.polling import PollMemory, PollStates
+from copyrator.bundles.engine.reconciler import StepTaker
+from copyrator.bundles.engine.schedule import Schedule
+from copyrator.bundles.engine.step import AT_ONCE, Change, Stale, Step
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.reconciler import StepTaker
-from copyrator.bundles.schedule import Schedule
-from copyrator.bundles.step import AT_ONCE, Change, Stale, Step, record_part
-from copyrator.bundles.version.machine import Answered, Asked, Settled
-from copyrator.bundles.version.polling import PollMemory, PollStates
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)
@@ -127,11 +126,6 @@ def test_what_cannot_be_written_has_no_effect_and_frees_its_guard() -> None:
     with pytest.raises(ConnectionError):
         take(journal, step)
     assert journal.done == ["guarded", "released"]
-
-
-def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
-    assert AT_ONCE in take(Journal(), record_part(SHOP, BundleStatus(ready=1)))[1]
-    assert take(Journal(), record_part(SHOP, SHOP.status))[1] == []
 
 
 # --- the schedule ---------------------------------------------------------------------------------

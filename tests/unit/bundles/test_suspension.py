@@ -24,11 +24,11 @@ from copyrator.api.conditions import (
     build_conditions,
 )
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deciding import DeployReason
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.deciding import DeployReason
+from copyrator.bundles.engine.status import keep_ready
 from copyrator.bundles.fields import BundleDefaults, parse_status
-from copyrator.bundles.status import keep_ready
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SPEC = {"registry": "r.example.com", "repo": "app", "version": "1.*"}

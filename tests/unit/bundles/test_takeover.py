@@ -8,8 +8,14 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, DeployRef, VersionRef
-from copyrator.bundles.deciding import Decision, DeployAction, DeployReason, DesiredDeploy, decide
-from copyrator.bundles.version.answer import TakeoverBaseline, config_digest, take_over
+from copyrator.bundles.engine.deciding import (
+    Decision,
+    DeployAction,
+    DeployReason,
+    DesiredDeploy,
+    decide,
+)
+from copyrator.bundles.engine.poll import TakeoverBaseline, config_digest, take_over
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SPEC = BundleSpec(

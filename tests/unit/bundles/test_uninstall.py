@@ -10,9 +10,9 @@ from tests.job_records import JOB
 
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.deploy.uninstall import ending_of_uninstall
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.engine.uninstall import ending_of_uninstall
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 WERF = ServiceAccount("team", "werf")
 FAILED = replace(JOB, kind=JobKind.UNINSTALL, complete=False, failed="BackoffLimitExceeded")

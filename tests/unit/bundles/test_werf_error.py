@@ -14,14 +14,14 @@ from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
+from copyrator.bundles.features.approval.jobs import find_plan_error
 from copyrator.bundles.jobs.outcome import Ending, add_cause, add_missing_permissions, ending_of
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
     MAX_ERROR,
     describe_error,
     find_error,
-    find_plan_error,
     remove_template_text,
 )
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.seal.sealing import Sealer

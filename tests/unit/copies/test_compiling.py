@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_template import path_of
+from copyrator.api.rule_spec import parse_rule, path_of
 from copyrator.copies.rules.admission import COMPILED_AT_ONCE
 from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, compile_texts
 from copyrator.copies.template.rendering import Text, rule_texts

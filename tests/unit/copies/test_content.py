@@ -1,8 +1,8 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import KeyTransform, Transform
+from copyrator.api.selectors import Globs
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import (
     Place,

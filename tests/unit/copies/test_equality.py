@@ -5,8 +5,8 @@ import copy
 import pytest
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.rule_spec import Transform
+from copyrator.api.schema import NOT_WHOLE
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import (
     COMPARED_VALUES,

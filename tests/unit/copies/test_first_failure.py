@@ -7,7 +7,7 @@ from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons.rules import FailureReason
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.api.rule_status import Failure
 from copyrator.copies.rules.ready_conditions import removing, summarized, watch_fault
 from copyrator.copies.rules.summarize import RuleSummary

@@ -8,7 +8,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.copies.sources.named import _NamedSource
 from copyrator.copies.targets.writer import CopyWriter
 from copyrator.kube import errors
-from copyrator.kube.watch.store import Seen
+from copyrator.kube.watch.reflector import Seen
 
 NAME = ObjectName("team", "app")
 

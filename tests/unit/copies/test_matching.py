@@ -2,8 +2,8 @@ import pytest
 from tests.steps import assert_quick
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.globs import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS, read_consent
+from copyrator.api.schema import NOT_WHOLE
+from copyrator.api.selectors import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS, read_consent
 from copyrator.copies.sources.records import SourceReader, refusal
 from copyrator.copies.targets.namespaces import Namespace
 

@@ -1,8 +1,8 @@
 import pytest
 
 from copyrator.api import names
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import LabelTransform, MetadataTransform, Transform
+from copyrator.api.selectors import Globs
 from copyrator.copies.targets.transform import (
     TransformError,
     copied_annotations,

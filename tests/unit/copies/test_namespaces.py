@@ -3,9 +3,8 @@ import gc
 
 import pytest
 
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import Targets
-from copyrator.api.selectors import LabelSelector
+from copyrator.api.selectors import Globs, LabelSelector
 from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
+from copyrator.api.rule_spec import parse_rule
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.kube import errors

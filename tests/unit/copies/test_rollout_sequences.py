@@ -19,7 +19,7 @@ from tests.targets import EVERYWHERE
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import NO_STATUS, RuleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule, RuleState

@@ -2,9 +2,9 @@ import pytest
 from tests.conditions import conditions
 from tests.targets import EVERYWHERE
 
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule_status import NO_STATUS, CopyCounts, RuleStatus
+from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules.rules import NOT_READ, Rule, RuleCache
 
 

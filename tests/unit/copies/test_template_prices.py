@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from copyrator.api.rule_template import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
+from copyrator.api.rule_spec import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
 from copyrator.copies.template.rendering import Text
 from copyrator.copies.template.sandbox import (
     FILTER_BOUNDS,

@@ -3,8 +3,8 @@
 import pytest
 from tests.replacing import replace
 
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import ConflictPolicy, CopiedSource, RuleSpec, Targets
+from copyrator.api.selectors import Globs
 from copyrator.copies.rules.trace import (
     LONGEST,
     QUIET,

@@ -1,8 +1,7 @@
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.copies.rules.rules import tenant_refusal
 
 OWN = {"kind": "Secret", "name": "app"}

@@ -15,7 +15,7 @@ from copyrator.copies.targets.unmanaged import (
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.store import Seen
+from copyrator.kube.watch.reflector import Seen
 
 EACH = UNMANAGED_WATCHES
 

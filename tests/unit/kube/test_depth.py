@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.fields import NOT_WHOLE, OBJECT_CONTAINERS, TOO_DEEP, TOO_MANY
-from copyrator.kube.client.answers import MOST, flattened, read
-from copyrator.kube.client.pages import decode_event, decode_page
+from copyrator.api.schema import NOT_WHOLE, OBJECT_CONTAINERS, TOO_DEEP, TOO_MANY
+from copyrator.kube.client.answers import MOST, decode_event, decode_page, flattened, read
 from hostile.mangled import JSON
 
 

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from copyrator.kube.client.answers import containers, from_foreign_answer
-from copyrator.kube.client.pages import lines
+from copyrator.kube.client.answers import containers, from_foreign_answer, lines
 from copyrator.kube.errors import AnswerTooLarge, Forbidden, Gone, NotFound, Unauthorized
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.kube.errors import ApiError
-from copyrator.kube.watch.placement import PlacementTiming, WatchPlacement
+from copyrator.kube.watch.informers import PlacementTiming, WatchPlacement
 
 TIMING = PlacementTiming(check=5.0)
 

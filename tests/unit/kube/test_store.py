@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.errors import BrokenAnswer
-from copyrator.kube.watch.store import OutOfOrderError, Store, name_of, version_of
+from copyrator.kube.watch.reflector import OutOfOrderError, Store, name_of, version_of
 
 
 def body(name: str, version: int) -> dict[str, Any]:

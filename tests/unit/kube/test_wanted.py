@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.pages import decode_event, decode_page, read_name
-from copyrator.kube.watch.store import OutOfOrderError, WantedNames, WantedStore
+from copyrator.kube.client.answers import decode_event, decode_page, read_name
+from copyrator.kube.watch.reflector import OutOfOrderError, WantedNames, WantedStore
 
 A, B = ObjectName("ns", "a"), ObjectName("ns", "b")
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from copyrator.oci.errors import AddressRefused
 from copyrator.oci.exchange import parse_url
-from copyrator.oci.hosts import ANYWHERE, AddressRules, CheckedResolver
+from copyrator.oci.transport import ANYWHERE, AddressRules, CheckedResolver
 
 REFUSED = [
     "127.0.0.1",

@@ -17,8 +17,7 @@ from copyrator.oci.auth import (
     find_credential,
     parse_challenges,
 )
-from copyrator.oci.exchange import REGISTRY_HEADER_BYTES, Request
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import REGISTRY_HEADER_BYTES, Repository, Request
 
 
 def encoded(text: str) -> str:

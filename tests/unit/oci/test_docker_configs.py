@@ -20,7 +20,7 @@ from copyrator.oci.auth import (
     find_credential,
     matching_keys,
 )
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 
 def encoded(text: str) -> str:

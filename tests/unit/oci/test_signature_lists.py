@@ -34,8 +34,7 @@ from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.exchange import Response
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository, Response
 from copyrator.oci.signature_manifest import (
     REFERRERS_BYTES,
     SENTENCES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from copyrator.settings.proxies import Proxies, ProxyError
+from copyrator.connections import Proxies, ProxyError
 
 PROXY = "http://proxy.example.com:3128"
 

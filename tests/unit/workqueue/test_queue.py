@@ -11,8 +11,7 @@ from tests.clock import Clock
 from tests.long import LONG
 
 from copyrator.api.keys import CopyKey
-from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import STATUS_PATIENCE, WorkQueue
+from copyrator.workqueue.queue import STATUS_PATIENCE, Priority, WorkQueue
 
 
 @pytest.fixture

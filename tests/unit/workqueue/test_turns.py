@@ -12,8 +12,7 @@ from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.workqueue.fairness import working_for
 from copyrator.workqueue.limits import AdaptiveLimit
-from copyrator.workqueue.outcome import Priority
-from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.queue import Priority, WorkQueue
 
 
 def group(key: str) -> str | None:

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Record
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import Correction, Proposal
-from copyrator.bundles.engine.lookup import Lookup
-from copyrator.bundles.gates.gate import (
+from copyrator.api.schema import InvalidSpec, Record
+from copyrator.bundles.engine.bundle import BundleEntry, Memories
+from copyrator.bundles.engine.deciding import Correction, Proposal
+from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     Candidate,
     Findings,
@@ -31,19 +29,19 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     Verdict,
 )
-from copyrator.bundles.gates.links import Named
-from copyrator.bundles.inputs.target import TargetAccess
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.engine.links import Named
+from copyrator.bundles.engine.lookup import Lookup
+from copyrator.bundles.engine.step import Change, Step
+from copyrator.bundles.engine.target import TargetAccess
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from copyrator.api.bundle_status import Attempted
-    from copyrator.bundles.context import Context
+    from copyrator.bundles.engine.context import Context
     from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
     from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord
-    from copyrator.bundles.pod import Kept
+    from copyrator.bundles.jobs.pod import Kept
     from copyrator.oci.auth import Credential
     from copyrator.oci.errors import RegistryError
 

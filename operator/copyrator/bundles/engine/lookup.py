@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 
 HOLDS: Final = 24 * 3600.0
 """Seconds for which an answer may hold."""

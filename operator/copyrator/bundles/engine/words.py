@@ -18,11 +18,10 @@ from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, HistoryEntry
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail
-from copyrator.api.times import time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import Detail, time_until
 from copyrator.bundles.features import load
 
 Body = Mapping[str, Any]

@@ -9,20 +9,10 @@ from typing import Any, Final
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted
-from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
-from copyrator.bundles import pod
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
-from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.script import (
-    APPLY_COMMAND,
-    SealedFile,
-    checked_deploy_command,
-    uninstall_command,
-)
-from copyrator.bundles.jobs.seal import SealedValues
-from copyrator.bundles.pod import (
+from copyrator.api.names import SECRET_KEY_ENV
+from copyrator.bundles.jobs import pod, seal
+from copyrator.bundles.jobs.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
+from copyrator.bundles.jobs.pod import (
     DEPLOY_CONTAINER,
     LOGIN_CONTAINER,
     JobKind,
@@ -31,6 +21,13 @@ from copyrator.bundles.pod import (
     merge_variables,
     owner_reference,
 )
+from copyrator.bundles.jobs.script import (
+    APPLY_COMMAND,
+    SealedFile,
+    checked_deploy_command,
+    uninstall_command,
+)
+from copyrator.bundles.jobs.seal import SealedValues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,25 +335,6 @@ def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
     }
     job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
     return job
-
-
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec,
-        uid=entry.uid,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-        labels=entry.labels,
-        annotations=annotations,
-    )
 
 
 def job_hash(order: DeployOrder) -> str:

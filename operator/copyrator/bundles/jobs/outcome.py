@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import MissingPermission, Outcome
-from copyrator.api.fields import read_json
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import parse_time
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
+from copyrator.api.schema import read_json
+from copyrator.api.text import count, parse_time
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.script import CheckExit
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
@@ -38,7 +37,6 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     strip_colours,
 )
-from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 
 BUNDLE_TERMINATION_MESSAGE: Final = 4096
 """Characters of a container's termination message, the kubelet's own limit."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from copyrator.api.bundle_status import Rollback
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.pod import DEPLOY_CONTAINER
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
 
 _DEPLOYED: Final = "deployed"
 _NO_REVISION: Final = 2**31

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, BundleStatus, MissingPermission
 from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
 
 PERMISSION_KINDS: Final = 50
 """Kinds of a chart's objects, counted in each namespace, that a script names, and whose permissions
@@ -266,3 +266,30 @@ def is_valid(one: MissingPermission) -> bool:
     place = one.namespace is None or _NAMESPACE_NAME.fullmatch(one.namespace)
     known = bool(one.verbs) and set(one.verbs) <= set(VERBS)
     return bool(place and known and _RESOURCE.fullmatch(str(one.resource)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account of a Bundle's Jobs."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, spec: BundleSpec) -> ServiceAccount:
+        """The account of a Bundle's Jobs."""
+        return cls(spec.namespace, spec.service_account)
+
+    @property
+    def user(self) -> str:
+        """Its user name at the API server."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its groups at the API server."""
+        every = "system:serviceaccounts"
+        return every, f"{every}:{self.namespace}", "system:authenticated"

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
 from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
 from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
-from copyrator.bundles.pod import RENDER_DIR, literal
 
 
 class CheckExit(IntEnum):

@@ -15,8 +15,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.bundles.jobs.pod import RENDER_DIR, RENDER_SIZE
 from copyrator.bundles.jobs.script import KUBECONFIG, SECRET_KEY, SealedFile
-from copyrator.bundles.pod import RENDER_DIR, RENDER_SIZE
 
 SALT: Final = "salt"
 RENDER_SALT: Final = "render"

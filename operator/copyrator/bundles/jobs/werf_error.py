@@ -23,7 +23,7 @@ MAX_CAUSE: Final = 400
 """The same after the operations that failed."""
 ERROR: Final = "Error:"
 IN_LOG: Final = "<see the pod's log>"
-_MAX_BLOCK: Final = 16 * 1024
+MAX_BLOCK: Final = 16 * 1024
 """Characters of an error that are read; as many as are read of a log."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][0-9:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? ")
@@ -45,11 +45,7 @@ _NO_CAUSE: Final = re.compile(
     r"|\s*\^"
 )
 _FIRST_LINE: Final = re.compile(rf"^(?:{_TIME.pattern})?{ERROR}", re.MULTILINE)
-_ITEM: Final = re.compile(r"\s*\*\s+(?=\S)")
-_TRACE: Final = re.compile(
-    r'[^\s:]\S{0,320}:\d{1,9}:\d{1,9}$|  executing "[^"]{1,320}" at <.{0,320}>:$'
-)
-"""Lines about a template, as werf 3 prints them before the line with its error."""
+ITEM: Final = re.compile(r"\s*\*\s+(?=\S)")
 _COUNT: Final = re.compile(r"\b\d{1,6} errors?(?:\(s\))? occurred:\s*")
 _ROLLBACK: Final = re.compile(r"; (?=rollback: )")
 _LAYER: Final = re.compile(
@@ -176,7 +172,7 @@ def find_error(log: str) -> str:
     lines = [line for line in lines if line.strip() not in NO_ERROR]
     found = [at for at, line in enumerate(lines) if line.startswith(ERROR)]
     found = found or [at for at, line in enumerate(lines) if line.lstrip().startswith(ERROR)]
-    items = [at for at, line in enumerate(lines) if _ITEM.match(line)]
+    items = [at for at, line in enumerate(lines) if ITEM.match(line)]
     if found:
         start = found[-1]
     elif items:
@@ -184,28 +180,9 @@ def find_error(log: str) -> str:
     else:
         died = [line for line in lines if line.startswith(_DEATHS)]
         ends = (line.strip() for line in (*died[:1], *reversed(lines)))
-        return next(filter(None, ends), "")[:_MAX_BLOCK]
+        return next(filter(None, ends), "")[:MAX_BLOCK]
     error = [line for line in lines[start:] if not _NO_CAUSE.match(line)]
-    return "\n".join(error).strip()[:_MAX_BLOCK]
-
-
-def find_plan_error(log: str) -> str:
-    """Werf's last ``Error: …`` in the log of a plan, and the causes directly after it, if any.
-
-    Other lines may have contents. After a template's error even such lines may be its text.
-    """
-    errors: list[str] = []
-    is_open, last = False, ""
-    for line in map(str.rstrip, log.split("\n")):
-        is_traced = last.startswith("  executing ") and line.startswith("    ")
-        if is_open and (is_traced or _ITEM.match(line) or _TRACE.match(line)):
-            errors[-1] += f"\n{line}"
-        else:
-            is_open = line.startswith(ERROR) and line not in NO_ERROR
-            errors += [line] if is_open else []
-        last = line
-    of_template = (error for error in errors if remove_template_text(error) != error)
-    return next(of_template, errors[-1] if errors else "")[:_MAX_BLOCK]
+    return "\n".join(error).strip()[:MAX_BLOCK]
 
 
 def describe_error(error: str, most: int = MAX_ERROR) -> str:
@@ -220,7 +197,7 @@ def describe_error(error: str, most: int = MAX_ERROR) -> str:
     """
     remedy = next((text for words, text in _REMEDIES if words.search(error)), "")
     most -= len(remedy)
-    causes = [_shorten_values(_strip_layers(cause)) for cause in _split(error)]
+    causes = [_shorten_values(strip_layers(cause)) for cause in _split(error)]
     telling = [cause for cause in causes if not _EMPTY.fullmatch(cause)]
     first, *others = dict.fromkeys(telling or causes or [""])
     text = _truncate(first, most - len(_uncounted(len(others))))
@@ -263,20 +240,6 @@ _UNAUTHORIZED: Final = re.compile(
 is of another server, such as the registry of an image that a workload can't pull."""
 
 
-def finds_other_revision(error: str) -> bool:
-    """Whether the first cause is that werf doesn't take its saved plan, as a revision was added.
-
-    Nothing was written then. A template's error has other words before its text.
-    """
-    return _OTHER_REVISION.fullmatch(_strip_layers(first_cause(error))) is not None
-
-
-_OTHER_REVISION: Final = re.compile(
-    r"(?:[a-z -]{1,80}: ){0,9}"
-    r"plan artifact release revision mismatch: expected \d{1,9}, got \d{1,9}"
-)
-
-
 def refuses_login(error: str) -> bool:
     """Whether the first cause of an error is that the bundle's registry refuses the login."""
     line = first_cause(error)
@@ -300,13 +263,13 @@ def _split(error: str) -> Iterator[str]:
     """Yield the causes of an error, each in one line, the first with the layers before all."""
     cause, layers = "", ""
     lines = error.removeprefix(ERROR).split("\n")
-    if not error.startswith(ERROR) and any(map(_ITEM.match, lines[1:2])):  # its start is missing
+    if not error.startswith(ERROR) and any(map(ITEM.match, lines[1:2])):  # its start is missing
         if lines[0].endswith(" occurred:"):
             del lines[0]
-        elif not _ITEM.match(error):
+        elif not ITEM.match(error):
             layers = "…"
     for line in lines:
-        item = _ITEM.match(line)
+        item = ITEM.match(line)
         text = " ".join(line[item.end() if item else 0 :].split())
         if cause and (item or _LAYER.match(text)):
             yield from _ROLLBACK.split(cause)
@@ -322,7 +285,8 @@ def _split(error: str) -> Iterator[str]:
     yield from _ROLLBACK.split(cause or layers)
 
 
-def _strip_layers(cause: str) -> str:
+def strip_layers(cause: str) -> str:
+    """A cause without the layers that name neither an object nor a fault."""
     while (layer := _LAYER.match(cause)) and layer.end() < len(cause):
         cause = cause[layer.end() :]
     return _INNER_LAYER.sub("", cause).rstrip(": ")

@@ -12,8 +12,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.text import said
-from copyrator.api.times import time_since
+from copyrator.api.text import said, time_since
 from copyrator.bundles.features.approval.fields import (
     ApprovalMode,
     ApprovalSpec,
@@ -47,7 +46,7 @@ from copyrator.cli.core.waiting import response_timeout_option, result, wait
 from copyrator.cli.view.bundle import BundleView
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -16,8 +16,15 @@ import click
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.structs import replace
-from copyrator.api.text import count, printable, said
-from copyrator.api.times import format_duration, format_micro_time, format_time, parse_duration
+from copyrator.api.text import (
+    count,
+    format_duration,
+    format_micro_time,
+    format_time,
+    parse_duration,
+    printable,
+    said,
+)
 from copyrator.bundles.features.attest.fields import (
     PUSH_FAULTS,
     AttestationsStatus,
@@ -53,7 +60,7 @@ from copyrator.cli.core.output import (
 )
 from copyrator.cli.core.waiting import Duration, response_timeout_option, wait
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import RegistryError
 from copyrator.signatures.model import (
     ATTESTATIONS,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from copyrator.clouds.calls import Account, Calls, Issue, Issued
     from copyrator.kube.client.client import KubeClient
     from copyrator.oci.client import RegistryClient
-    from copyrator.oci.reference import Repository
+    from copyrator.oci.exchange import Repository
     from copyrator.settings.config import Settings
 
 _ANNOTATION_CHARACTERS: Final = 256
@@ -102,7 +102,7 @@ async def registries(kube: KubeClient | None = None) -> AsyncIterator[Registries
     from copyrator.clouds.logins import SharedLogins, new_issues
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
-    from copyrator.oci.hosts import ANYWHERE
+    from copyrator.oci.transport import ANYWHERE
 
     metrics = Metrics()
     found = Registries(RegistryClient(metrics=metrics, allowed=ANYWHERE))

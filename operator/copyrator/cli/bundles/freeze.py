@@ -15,8 +15,7 @@ import click
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.names import ANN_FREEZE
-from copyrator.api.text import count, first_of
-from copyrator.api.times import parse_duration, parse_time
+from copyrator.api.text import count, first_of, parse_duration, parse_time
 from copyrator.bundles.features.freeze.fields import (
     CONFIG_MAP,
     MAX_REASON,

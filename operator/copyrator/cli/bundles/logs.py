@@ -11,12 +11,11 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_status import HistoryEntry, Outcome
-from copyrator.api.text import said, short_digest
-from copyrator.api.times import time_since
+from copyrator.api.text import said, short_digest, time_since
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.cli.bundles.plan_log import remove_no_errors
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
@@ -24,7 +23,7 @@ from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_opti
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.kube import errors
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

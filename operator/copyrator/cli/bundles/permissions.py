@@ -12,15 +12,14 @@ import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
-from copyrator.api.text import count
-from copyrator.api.times import time_since
-from copyrator.bundles.account import ServiceAccount
+from copyrator.api.text import count, time_since
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.rights import missing_of, required_permissions
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
+    ServiceAccount,
     format_permission,
     grants,
     is_uninstalled,

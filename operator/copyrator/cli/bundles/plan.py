@@ -17,9 +17,18 @@ import click
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import JobSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.text import Detail, count, detail_lines, printable, said, short_digest
-from copyrator.api.times import time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    count,
+    detail_lines,
+    printable,
+    said,
+    short_digest,
+    time_since,
+    time_until,
+)
+from copyrator.bundles.engine.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -48,7 +57,6 @@ from copyrator.bundles.features.approval.words import (
     preview_failure,
 )
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.gates.restrictions import describe_left_out, restrict_spec
 from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,

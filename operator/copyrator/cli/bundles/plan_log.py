@@ -18,7 +18,6 @@ from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import said
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
@@ -41,13 +40,13 @@ from copyrator.bundles.features.approval.script import NONCE_AT
 from copyrator.bundles.features.drift.fields import DriftStatus
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.bundles.jobs.outcome import is_owned
-from copyrator.bundles.jobs.rights import list_missing, read_refused
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.jobs.werf_error import NO_ERROR
-from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.cli.core.objects import Body, pods_of
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -16,22 +16,21 @@ import click
 
 from copyrator.api.clouds import Provider
 from copyrator.api.docker_config import KEY, OLD_KEY
-from copyrator.api.fields import InvalidSpec, SpecError
-from copyrator.api.schema import read
+from copyrator.api.schema import InvalidSpec, SpecError, read
 from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES
+from copyrator.bundles.engine.gate import Verdict
+from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.gate import Verdict
-from copyrator.bundles.gates.signers import Asked
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.signatures.model import (
     SIGNATURE_KEY_BYTES,
     SIGNATURE_KEYS,

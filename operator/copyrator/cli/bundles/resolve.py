@@ -18,26 +18,18 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason, Rejection
+from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.seen_time import ALL_SEEN, SeenTime, parse_seen
 from copyrator.api.tagfilter import FilterError
-from copyrator.api.text import printable
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time, printable
 from copyrator.api.verify import refs_of
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
-from copyrator.bundles.bundle import BundleCache, read_entry
-from copyrator.bundles.candidates import Choice, Criteria, deployed_tag, explain
-from copyrator.bundles.features.freeze.fields import FreezeFindings
-from copyrator.bundles.features.freeze.words import freezes_in, gap
-from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
-from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
-from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
-from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine import gate as gates
+from copyrator.bundles.engine.bundle import BundleCache, read_entry
+from copyrator.bundles.engine.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
     Candidate,
@@ -50,7 +42,14 @@ from copyrator.bundles.gates.gate import (
     hold_back,
     load_gates,
 )
-from copyrator.bundles.gates.signers import Asked
+from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.engine.tags import Choice, Criteria, deployed_tag, explain
+from copyrator.bundles.features.freeze.fields import FreezeFindings
+from copyrator.bundles.features.freeze.words import freezes_in, gap
+from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
+from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
@@ -226,8 +225,8 @@ async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
-    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415 - not for --help
-    from copyrator.bundles.inputs.watches import verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.engine.key_files import files_of  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.engine.references import verify_ref  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

@@ -16,6 +16,7 @@ import click
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
+    AgeStatus,
     Attempted,
     Available,
     BundleStatus,
@@ -23,12 +24,10 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.candidates import AgeStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import said
-from copyrator.api.times import time_since
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import said, time_since
 from copyrator.bundles.engine.words import MESSAGE
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.rollback.fields import (
@@ -55,7 +54,7 @@ from copyrator.cli.core.waiting import response_timeout_option, timeout_option, 
 from copyrator.cli.view import rows
 from copyrator.kube.errors import ConflictError
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count, printable
-from copyrator.api.times import format_time
+from copyrator.api.text import count, format_time, printable
 from copyrator.api.version_range import TAG
-from copyrator.bundles.gates.gate import Passed
-from copyrator.bundles.gates.signers import Asked
+from copyrator.bundles.engine.gate import Passed
+from copyrator.bundles.engine.signers import Asked
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -29,7 +28,7 @@ from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.exchange import DIGEST, Repository
 from copyrator.signatures.model import SIGNATURE_FAILURES, Judgement, SignatureFailure
 
 if TYPE_CHECKING:

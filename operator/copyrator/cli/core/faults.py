@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from copyrator.cli.core.output import prose
 from copyrator.kube import errors
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 _CLUSTER: Final[Mapping[str, str]] = {
     "kubeconfig": "--kubeconfig",
@@ -67,7 +67,7 @@ class Fault(click.ClickException):
 
 def fault_of(error: Exception) -> Fault:
     """A command's error as a Fault; the error itself where its traceback is requested."""
-    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415 - not for --help
+    from copyrator.kube.client.transport import KubeconfigError  # noqa: PLC0415 - not for --help
     from copyrator.oci.errors import RegistryError  # noqa: PLC0415
 
     if isinstance(error, OSError | KubeconfigError | RegistryError):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.cli.core.cluster import complete_namespaces
 from copyrator.cli.core.objects import Body, listed
 from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import KNOWN_KINDS, Settings, from_options, parameters
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api.names import ANN_NOTIFY_TEST
-from copyrator.api.text import count, first_of
-from copyrator.api.times import format_micro_time
+from copyrator.api.text import count, first_of, format_micro_time
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (

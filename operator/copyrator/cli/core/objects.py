@@ -23,7 +23,7 @@ from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.output import Format
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, JOBS, PODS, RULES, Discovery, Resource
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import KNOWN_KINDS
 
 if TYPE_CHECKING:
@@ -364,8 +364,8 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
 
 def named_kinds(rules: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
     """The kinds that rules copy, each with its API version, if a rule sets one."""
-    from copyrator.api.fields import InvalidSpec  # noqa: PLC0415
-    from copyrator.api.rule import parse_rule  # noqa: PLC0415
+    from copyrator.api.rule_spec import parse_rule  # noqa: PLC0415
+    from copyrator.api.schema import InvalidSpec  # noqa: PLC0415
 
     specs = map(parse_rule, rules)
     return {spec.kind: spec.api_version for spec in specs if not isinstance(spec, InvalidSpec)}

@@ -22,8 +22,7 @@ from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import read_rule_status
-from copyrator.api.text import count
-from copyrator.api.times import format_micro_time
+from copyrator.api.text import count, format_micro_time
 from copyrator.bundles.fields import parse_status
 from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint_about
@@ -53,7 +52,7 @@ from copyrator.cli.core.waiting import (
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

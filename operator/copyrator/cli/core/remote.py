@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
-from copyrator.api import syntax
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -28,7 +27,7 @@ from copyrator.api.kubeconfig import (
     parse_kubeconfig,
 )
 from copyrator.api.names import LABEL_REMOTE
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import check_namespace, check_object_name, format_time, parse_time, quoted
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import listed
@@ -47,7 +46,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -241,13 +240,13 @@ def grant(
     """
     wanted = [_source(text) for text in sources]
     kubeconfig = _address(address)
-    if syntax.namespace(name):
+    if check_namespace(name):
         raise click.UsageError(
-            f"NAME: {syntax.shown(name)} isn't a valid name; use at most 63 lower-case letters, "
+            f"NAME: {quoted(name)} isn't a valid name; use at most 63 lower-case letters, "
             "digits and '-'"
         )
     namespace = target.namespace_option or wanted[0][1]
-    if problem := syntax.namespace(namespace):
+    if problem := check_namespace(namespace):
         raise click.UsageError(problem)
     if len(f"{namespace}.{name}") > _LABEL_LENGTH:
         raise click.UsageError(
@@ -280,7 +279,7 @@ def _source(text: str) -> tuple[str, str, str]:
     if not 1 <= len(rest) <= 2:
         problem = f"{text!r} isn't KIND/NAMESPACE/NAME, such as Secret/infra/registry-creds"
     else:
-        problem = syntax.namespace(rest[0]) or (syntax.object_name(rest[1]) if rest[1:] else None)
+        problem = check_namespace(rest[0]) or (check_object_name(rest[1]) if rest[1:] else None)
     if problem:
         raise click.UsageError(f"--source: {problem}")
     return known.get(kind.lower(), kind), rest[0], "".join(rest[1:])

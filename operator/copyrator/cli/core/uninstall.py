@@ -44,7 +44,7 @@ from copyrator.kube.resources import (
     SECRETS,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:

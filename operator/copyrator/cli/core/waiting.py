@@ -18,13 +18,13 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import format_duration, parse_duration
+from copyrator.api.text import format_duration, parse_duration
 from copyrator.bundles.fields import parse_status
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.objects import RESOURCES, Body, shown
 from copyrator.cli.core.output import prose
 from copyrator.cli.view import rows
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -25,7 +25,7 @@ from copyrator.cli.doctor.check import Check, print_checks, readable
 from copyrator.kube import errors
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.runtime.prerequisites import missing_crds
 
 if TYPE_CHECKING:
@@ -245,11 +245,11 @@ async def _references(
 
 async def _registries(bundles: Sequence[Body]) -> list[Check]:
     """One request to each registry, from this machine and without credentials."""
-    from copyrator.api.fields import InvalidSpec
+    from copyrator.api.schema import InvalidSpec
     from copyrator.bundles.fields import BundleDefaults, parse_bundle
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
-    from copyrator.oci.hosts import ANYWHERE
+    from copyrator.oci.transport import ANYWHERE
 
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in bundles:

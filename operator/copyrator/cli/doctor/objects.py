@@ -14,15 +14,14 @@ from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
 from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
-from copyrator.api.fields import InvalidSpec, SpecError
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.selectors import read_selector
-from copyrator.api.text import count, first_of
-from copyrator.api.times import parse_time
+from copyrator.api.text import count, first_of, parse_time
 from copyrator.api.verify import refs_of
-from copyrator.bundles.context import defaults_of
+from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.login.identity import identity_of
@@ -33,7 +32,7 @@ from copyrator.bundles.features.signatures.policy import (
     read_requirement,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.pod import JobKind
+from copyrator.bundles.jobs.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import read_files
 from copyrator.cli.core.faults import hint
@@ -52,7 +51,7 @@ from copyrator.kube.resources import (
     SECRETS,
     SERVICEACCOUNTS,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.signatures.keyless import MISSING
 
 if TYPE_CHECKING:

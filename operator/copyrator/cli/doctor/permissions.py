@@ -12,14 +12,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.rollout import Restart
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import count
-from copyrator.bundles.features.health.fields import HealthMode
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.restrictions import refusal
-from copyrator.bundles.inputs.watches import (
+from copyrator.bundles.engine.references import (
     Ref,
     WatchScope,
     decide,
@@ -27,6 +24,9 @@ from copyrator.bundles.inputs.watches import (
     references_of,
     scope_permissions,
 )
+from copyrator.bundles.engine.restrictions import refusal
+from copyrator.bundles.features.health.fields import HealthMode
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.core.installation import Installation, Need, allowed
 from copyrator.cli.core.objects import RESOURCES, Body
 from copyrator.cli.doctor.check import Check
@@ -47,7 +47,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import click
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
-from copyrator.api.fields import SpecError, map_in
 from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
@@ -24,8 +23,8 @@ from copyrator.api.kubeconfig import (
     read_kubeconfig_ref,
 )
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.text import count, first_of, said
-from copyrator.api.times import format_time, time_since
+from copyrator.api.schema import SpecError, map_in
+from copyrator.api.text import count, first_of, format_time, said, time_since
 from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import PromotionSpec
@@ -45,7 +44,7 @@ from copyrator.kube.resources import (
     UID_NAMESPACE,
     Discovery,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -202,8 +201,8 @@ async def _there(
 ) -> list[Check]:
     """What the other cluster answers, up to the first request that fails."""
     from copyrator.kube.auth import remote_endpoint  # noqa: PLC0415 - not for --help
-    from copyrator.kube.client.connection import KubeconfigError  # noqa: PLC0415
     from copyrator.kube.client.remote import RemoteClient  # noqa: PLC0415
+    from copyrator.kube.client.transport import KubeconfigError  # noqa: PLC0415
 
     try:
         endpoint = remote_endpoint(found)
@@ -368,7 +367,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
     An encrypted one isn't decrypted: that may take as long as its file says.
     """
-    from copyrator.bundles.inputs.key_files import files_of  # noqa: PLC0415
+    from copyrator.bundles.engine.key_files import files_of  # noqa: PLC0415
     from copyrator.signatures.attestation import is_encrypted, read_private_key  # noqa: PLC0415
     from copyrator.signatures.model import TrustError  # noqa: PLC0415 - not for --help
 

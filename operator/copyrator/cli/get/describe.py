@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.text import Detail, detail_lines
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, detail_lines, time_since
 from copyrator.cli.core.cluster import ahead, all_of, run
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -46,13 +46,13 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from copyrator.bundles.account import ServiceAccount
-    from copyrator.bundles.inputs.watches import Ref
+    from copyrator.bundles.engine.references import Ref
+    from copyrator.bundles.jobs.rights import ServiceAccount
     from copyrator.cli.rules.dry_run import Actor, DryRun
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import CertificateRow
@@ -79,9 +79,9 @@ def print_roles(
 
 async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
     """As YAML with comments, and as objects; each Role with the rules that it has, too."""
-    from copyrator.bundles.account import ServiceAccount
     from copyrator.bundles.features.approval.permissions import is_namespace_missing
     from copyrator.bundles.features.cluster.fields import ClusterSpec
+    from copyrator.bundles.jobs.rights import ServiceAccount
     from copyrator.cli.bundles.permissions import manifest, roles_of
     from copyrator.cli.bundles.plan_log import with_refusals
     from copyrator.cli.view.bundle import BundleView

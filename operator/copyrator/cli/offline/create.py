@@ -27,7 +27,7 @@ from copyrator.cli.core.output import (
 from copyrator.cli.core.waiting import wait
 from copyrator.cli.view import rows
 from copyrator.kube.resources import BUNDLES, RULES
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 RESPONSE: Final = 10.0

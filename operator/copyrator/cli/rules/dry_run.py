@@ -26,11 +26,11 @@ from copyrator.api.conditions import (
     ReadyCondition,
     read_conditions,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec, place_of
 from copyrator.api.rule_status import Failure
+from copyrator.api.schema import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
@@ -51,12 +51,12 @@ from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Name
 from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.kube import errors
 from copyrator.kube.client import transport
+from copyrator.kube.client.answers import WatchEvent
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.client.pages import WatchEvent
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, SERVICEACCOUNTS, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 

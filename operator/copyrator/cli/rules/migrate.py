@@ -43,7 +43,7 @@ from copyrator.kube.resources import (
     SERVICEACCOUNTS,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

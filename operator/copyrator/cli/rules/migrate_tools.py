@@ -14,7 +14,7 @@ from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, Requirement
 from copyrator.cli.core.objects import Body, annotations_of
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 REPLICATOR: Final = "replicator.v1.mittwald.de/"
 REFLECTOR: Final = "reflector.v1.k8s.emberstack.com/"

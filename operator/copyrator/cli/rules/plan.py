@@ -17,12 +17,12 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, ObjectName
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import RuleSpec, Source
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.structs import replace
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation
@@ -65,7 +65,7 @@ from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ import msgspec
 from copyrator.api.rollout import Rollout
 from copyrator.api.rule_status import shared_message
 from copyrator.api.structs import replace
-from copyrator.api.text import count, some
-from copyrator.api.times import format_duration
+from copyrator.api.text import count, format_duration, some
 from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Column, Kind, typed
 from copyrator.cli.view.rule import group_failures

@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_spec import Mode
-from copyrator.api.text import count
-from copyrator.api.times import format_time
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import count, format_time
 from copyrator.cli.core.faults import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import CopyGroup

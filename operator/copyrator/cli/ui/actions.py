@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
-from copyrator.api.text import Detail, count, printable, said
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, count, printable, said, time_since
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.plans import PlanOutcome

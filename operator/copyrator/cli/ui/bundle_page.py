@@ -21,17 +21,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.kstatus import Result, Status, compute
-from copyrator.api.text import Detail, printable, said, short_digest
-from copyrator.api.times import format_duration, format_time, parse_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    format_duration,
+    format_time,
+    parse_time,
+    printable,
+    said,
+    short_digest,
+    time_since,
+    time_until,
+)
 from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone, load_words
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import awaits_decision
 from copyrator.bundles.features.drift.fields import DriftStatus, DriftVerdict
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.identity import other_manager, release_of
+from copyrator.bundles.jobs.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
@@ -66,7 +75,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

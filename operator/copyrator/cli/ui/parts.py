@@ -16,8 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
-from copyrator.api.text import Detail, printable
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, printable, time_since
 from copyrator.cli.core.objects import Body
 from copyrator.cli.get.describe import last_seen, times
 from copyrator.cli.view.lists import Query

@@ -16,13 +16,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from copyrator.api import names
-from copyrator.api.globs import is_wild
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import shared_message
-from copyrator.api.selectors import ANY_LABELS
-from copyrator.api.text import NAMED, Detail, count, printable
-from copyrator.api.times import format_time, time_since, time_until
+from copyrator.api.selectors import ANY_LABELS, is_wild
+from copyrator.api.text import NAMED, Detail, count, format_time, printable, time_since, time_until
 from copyrator.cli.core.faults import hint
 from copyrator.cli.ui.parts import (
     INDENT,

@@ -15,22 +15,27 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import ABSENT, BundleStatus, PassedOver
 from copyrator.api.conditions import Condition, ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons import BY_PERSON
-from copyrator.api.text import Detail, short_digest
-from copyrator.api.times import format_duration, parse_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    format_duration,
+    parse_time,
+    short_digest,
+    time_since,
+    time_until,
+)
+from copyrator.bundles.engine.poll import interval_of
 from copyrator.bundles.engine.words import Mark, Place, load_words
-from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
-from copyrator.bundles.reasons import bundle_reasons
-from copyrator.bundles.rhythm import interval_of
+from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle, parse_status
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, annotations_of
 from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"

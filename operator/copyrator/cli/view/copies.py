@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from copyrator.api.globs import Globs, is_wild
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import Failure
-from copyrator.api.text import printable
-from copyrator.api.times import format_time
+from copyrator.api.selectors import Globs, is_wild
+from copyrator.api.text import format_time, printable
 from copyrator.cli.view.lists import pages_of
 from copyrator.cli.view.overview import Snapshot
 from copyrator.cli.view.rule import CopyGroup, RuleView, rule_kind

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
-from copyrator.api.globs import Globs, is_wild
+from copyrator.api.selectors import Globs, is_wild
 from copyrator.api.text import one_line
 from copyrator.cli.view.overview import (
     ORDER,

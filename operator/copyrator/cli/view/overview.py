@@ -11,9 +11,9 @@ from typing import Final
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.times import parse_time, time_since
+from copyrator.api.text import parse_time, time_since
 from copyrator.bundles.engine.words import Banner, load_words
-from copyrator.bundles.reasons import bundle_reasons
+from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body

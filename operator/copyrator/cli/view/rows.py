@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from copyrator.api import names
 from copyrator.api.conditions import NO_CONDITION, PAUSES, Condition, ConditionType, read_conditions
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.text import Detail
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, time_since
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import Body, annotations_of
 from copyrator.cli.core.output import Column
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.api.bundle_status import Available, BundleStatus, Deployed

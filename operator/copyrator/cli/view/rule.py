@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from copyrator.api.certificates import Certificate, warned
 from copyrator.api.conditions import Condition, ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import CertificateReason, FailureReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState
@@ -25,13 +24,22 @@ from copyrator.api.rule_status import (
     read_rule_status,
     shared_message,
 )
-from copyrator.api.text import GROUP, Detail, detail_lines, some
-from copyrator.api.times import format_duration, format_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    GROUP,
+    Detail,
+    detail_lines,
+    format_duration,
+    format_time,
+    some,
+    time_since,
+    time_until,
+)
 from copyrator.cli.core.faults import hint, hint_about
 from copyrator.cli.core.objects import Body, is_set_to_suspend
 from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 
 
 class Failing(Protocol):
@@ -156,7 +164,7 @@ class RuleView:
     @cached_property
     def spec(self) -> RuleSpec | InvalidSpec:
         """The operator's reading of it."""
-        from copyrator.api.rule import parse_rule  # noqa: PLC0415 - lists don't need it
+        from copyrator.api.rule_spec import parse_rule  # noqa: PLC0415 - lists don't need it
 
         return parse_rule(self.body)
 

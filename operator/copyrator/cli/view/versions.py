@@ -17,8 +17,7 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.api.text import said, times
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time, said, times
 from copyrator.bundles.engine.words import Tone, VersionEvent, load_words
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view.bundle import BundleView, passed_over

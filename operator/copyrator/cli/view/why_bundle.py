@@ -16,14 +16,23 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.conditions import ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.bundles import BundleReason, Rejection
-from copyrator.api.text import Detail, detail_lines, said, short_digest, times
-from copyrator.api.times import format_time, parse_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    detail_lines,
+    format_time,
+    parse_time,
+    said,
+    short_digest,
+    time_since,
+    time_until,
+    times,
+)
+from copyrator.bundles.engine.gate import load_gates
+from copyrator.bundles.engine.poll import kept_until
 from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words
-from copyrator.bundles.gates.gate import load_gates
-from copyrator.bundles.reasons import bundle_reasons
-from copyrator.bundles.version.answer import kept_until
+from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import (
@@ -35,7 +44,7 @@ from copyrator.cli.view.bundle import (
 )
 
 if TYPE_CHECKING:
-    from copyrator.bundles.inputs.watches import Ref
+    from copyrator.bundles.engine.references import Ref
 
 _GATES = {gate.name: gate for gate in load_gates()}
 
@@ -150,7 +159,7 @@ def _lines_at(view: BundleView, place: Place) -> Iterator[str]:
 def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
     if not polled:
         return
-    from copyrator.bundles.inputs.watches import references_of  # noqa: PLC0415 - rarely needed
+    from copyrator.bundles.engine.references import references_of  # noqa: PLC0415 - rarely needed
 
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."

@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.text import GROUP, Detail, count, some
-from copyrator.api.times import time_since
+from copyrator.api.text import GROUP, Detail, count, some, time_since
 from copyrator.cli.view.rule import CertificateRow, CopyGroup
 
 

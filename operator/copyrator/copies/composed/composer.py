@@ -40,7 +40,7 @@ from copyrator.copies.targets.ownership import Shape
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
 from copyrator.copies.template.scope import Entry, TemplateError
 from copyrator.kube import errors
-from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, RequeueAfter
 
 OUTLINES = 16
 """Outlines of one rule that are kept to be shared; equal copies share one."""

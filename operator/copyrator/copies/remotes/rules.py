@@ -9,13 +9,13 @@ from typing import Final
 from copyrator.api import names, structs
 from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rule_spec import place_of
 from copyrator.api.rule_status import RuleFacts, SourceCluster
-from copyrator.api.times import format_time
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import format_time
 from copyrator.copies.context import CopyContext
 from copyrator.copies.remotes.clusters import (
     LONGEST_DELAY,
@@ -32,7 +32,7 @@ from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.status import write_status
 from copyrator.copies.sources.shares import SourceShare, SourceShares
-from copyrator.kube.client.connection import KubeconfigError
+from copyrator.kube.client.transport import KubeconfigError
 from copyrator.kube.resources import SECRETS, UID_NAMESPACE
 from copyrator.kube.watch.informers import Registration, WatchSpec
 

@@ -8,7 +8,7 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import RolloutState
 from copyrator.api.rule_status import RuleFacts
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.copies.rollout.steps import RolloutBarrier
 from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.trace import Trigger

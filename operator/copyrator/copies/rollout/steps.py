@@ -20,12 +20,11 @@ from itertools import chain
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import map_in, maps_in, text_in
 from copyrator.api.kstatus import Status, compute
 from copyrator.api.rollout import UNHEALTHY_BEFORE, Consumer, Rollout, RolloutState
+from copyrator.api.schema import map_in, maps_in, text_in
 from copyrator.api.structs import replace
-from copyrator.api.text import printable_start
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time, printable_start
 
 
 @dataclass(frozen=True, slots=True)

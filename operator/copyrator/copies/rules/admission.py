@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_template import path_of
+from copyrator.api.rule_spec import RuleSpec, path_of
+from copyrator.api.schema import InvalidSpec
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule, tenant_refusal

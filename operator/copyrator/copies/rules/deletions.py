@@ -34,7 +34,7 @@ from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.planning import Cause, Unconfirmed, judge_edit
 from copyrator.kube import errors
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Outcome, Priority, RequeueAfter
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from copyrator.api.conditions import (
     suspend,
     suspended_ready,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.rule_status import (
@@ -26,6 +25,7 @@ from copyrator.api.rule_status import (
     RuleFacts,
     shared_message,
 )
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import GROUP, count, some
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule_spec import Mode, RuleSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
 from copyrator.copies.composed.rules import ComposedRules, binding_of
@@ -56,7 +56,7 @@ from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import TimeSlice
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAfter
 
 
 async def end_request(

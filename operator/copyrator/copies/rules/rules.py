@@ -8,11 +8,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import InvalidSpec, map_in, text_in
 from copyrator.api.keys import ObjectName, RuleKey
-from copyrator.api.rule import copies_kind, parse_rule
-from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source
+from copyrator.api.rule_spec import ConflictPolicy, RuleSpec, Source, copies_kind, parse_rule
 from copyrator.api.rule_status import NO_STATUS, RuleStatus, read_rule_status
+from copyrator.api.schema import InvalidSpec, map_in, text_in
 
 NOT_READ: Final = InvalidSpec("spec", "isn't parsed: this operator doesn't serve the rule")
 """In place of a spec that isn't parsed."""

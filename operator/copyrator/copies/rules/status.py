@@ -22,7 +22,6 @@ from copyrator.api.conditions import (
     ReadyCondition,
     ready_reason,
 )
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
@@ -35,6 +34,7 @@ from copyrator.api.rule_status import (
     UnconfirmedEdit,
     build_rule_status,
 )
+from copyrator.api.schema import InvalidSpec
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.rules import Rule

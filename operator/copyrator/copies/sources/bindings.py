@@ -27,7 +27,7 @@ from copyrator.copies.targets.records import CopyRecord
 from copyrator.copies.targets.transform import TransformError
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
-from copyrator.workqueue.outcome import Outcome
+from copyrator.workqueue.queue import Outcome
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""

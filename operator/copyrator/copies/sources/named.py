@@ -27,8 +27,7 @@ from copyrator.kube.watch.informers import (
     SharedInformer,
     WatchSpec,
 )
-from copyrator.kube.watch.reflector import OnChange, OnSynced
-from copyrator.kube.watch.store import Seen, seen
+from copyrator.kube.watch.reflector import OnChange, OnSynced, Seen, seen
 from copyrator.workqueue.fairness import working_for
 
 if TYPE_CHECKING:

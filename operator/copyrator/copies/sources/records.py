@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.globs import Consent, read_consent
+from copyrator.api.schema import NOT_WHOLE
+from copyrator.api.selectors import Consent, read_consent
 from copyrator.copies.targets.transform import is_copy
 
 SOURCE_OVERHEAD: Final = 2048

@@ -46,8 +46,8 @@ _MIB: Final = 1024 * 1024
 class SourceShare:
     """What the sources of one tenant's rules hold, or those of all trusted rules.
 
-    It is a `Share` of kube.watch.store. `most` is the limit of bytes without a tenant, and `whose`
-    its sources are, for messages.
+    It is a `Share` of kube.watch.reflector. `most` is the limit of bytes without a tenant, and
+    `whose` its sources are, for messages.
     """
 
     def __init__(

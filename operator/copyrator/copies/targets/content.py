@@ -22,8 +22,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE, map_in
 from copyrator.api.rule_spec import Transform
+from copyrator.api.schema import NOT_WHOLE, map_in
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.ownership import (
     Shape,

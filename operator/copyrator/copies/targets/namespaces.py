@@ -12,8 +12,8 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from copyrator.api import names
-from copyrator.api.globs import Consent, read_consent
 from copyrator.api.rule_spec import Targets
+from copyrator.api.selectors import Consent, read_consent
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.informers import WatchSpec
 from copyrator.workqueue.fairness import TimeSlice

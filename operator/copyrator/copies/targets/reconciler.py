@@ -10,7 +10,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_status import Failure
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.rules.status import notify_owner, record_write
 from copyrator.copies.sources.bindings import CopyRequest
@@ -36,7 +36,7 @@ from copyrator.copies.targets.writer import (
 )
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAfter
 
 _COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
 """Causes for which the wanted content is needed although nothing is written."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.globs import Globs
 from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Transform
+from copyrator.api.selectors import Globs
 
 
 @dataclass(frozen=True, slots=True)

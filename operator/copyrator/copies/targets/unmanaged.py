@@ -23,9 +23,9 @@ from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.timing import CopyTiming
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.store import Seen, seen
+from copyrator.kube.watch.reflector import Seen, seen
 from copyrator.workqueue.fairness import FairLimit
-from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import Priority
 
 UNMANAGED_WATCHES: Final = 8
 """Watches of single objects that block copies: in one target namespace for trusted rules, and for

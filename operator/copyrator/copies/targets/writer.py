@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_spec import ConflictPolicy, ImmutablePolicy
+from copyrator.api.schema import NOT_WHOLE
 from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.adoption import kept_extras
@@ -21,7 +21,7 @@ from copyrator.copies.targets.ownership import ACCEPTED, claimed_fields, is_unch
 from copyrator.copies.targets.planning import Action, CopyDecision, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
 from copyrator.kube import errors
-from copyrator.kube.client.pages import METADATA_WATCH
+from copyrator.kube.client.answers import METADATA_WATCH
 from copyrator.kube.errors import NOT_HELD, ApiError, Permission, Refusal
 from copyrator.kube.resources import Resource
 

@@ -31,7 +31,7 @@ from copyrator.api.docker_config import (
     read_entry,
     split_key,
 )
-from copyrator.api.fields import UnreadableJsonError, read_json
+from copyrator.api.schema import UnreadableJsonError, read_json
 from copyrator.copies.template.pem_bundle import bundled
 from copyrator.copies.template.scope import (
     Meter,

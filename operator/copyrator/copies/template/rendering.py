@@ -22,9 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api import syntax
-from copyrator.api.rule_spec import RuleSpec
-from copyrator.api.rule_template import RENDERED_TEXT, Place, template_texts
+from copyrator.api.rule_spec import RENDERED_TEXT, Place, RuleSpec, template_texts
+from copyrator.api.text import check_object_name
 from copyrator.copies.template.scope import (
     Entry,
     Findings,
@@ -336,7 +335,7 @@ def checked_name(name: str, kind: str) -> str:
     if kind in _PATH_SEGMENT_KINDS:
         if not name or name in (".", "..") or "/" in name or "%" in name or len(name) > 253:
             raise TemplateError(f"{_shown(name)} isn't a valid name of a {kind}")
-    elif problem := syntax.object_name(name):
+    elif problem := check_object_name(name):
         raise TemplateError(problem)
     return name
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
-from copyrator.api.rule_template import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
+from copyrator.api.rule_spec import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
 from copyrator.copies.targets.transform import EVERY_MARK
 
 RENDER_STEPS: Final = 40_000

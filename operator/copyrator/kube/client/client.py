@@ -17,9 +17,8 @@ import msgspec
 
 from copyrator.api.names import FIELD_MANAGER
 from copyrator.connections import aiohttp
-from copyrator.kube.client import pages, transport
-from copyrator.kube.client.answers import read
-from copyrator.kube.client.pages import Page, WatchEvent
+from copyrator.kube.client import answers, transport
+from copyrator.kube.client.answers import Page, WatchEvent, read
 from copyrator.kube.client.transport import (
     CONNECT_TIMEOUT,
     JSON,
@@ -50,9 +49,9 @@ class ObjectFilter:
     names_only: bool = False
 
     @property
-    def reader(self) -> pages.Reader:
+    def reader(self) -> answers.Reader:
         """Decodes one of them."""
-        return pages.read_name if self.names_only else read
+        return answers.read_name if self.names_only else read
 
 
 class PatchType(enum.StrEnum):
@@ -70,7 +69,7 @@ class KubeClient(Transport):
     """
 
     page_bytes: int = PAGE_BYTES
-    usual_page_bytes = pages.USUAL_BYTES
+    usual_page_bytes = answers.USUAL_BYTES
     list_timeout = LIST_TIMEOUT
 
     async def __aenter__(self) -> Self:
@@ -207,7 +206,7 @@ class KubeClient(Transport):
         if resource_version is not None:
             params["resourceVersion"] = resource_version
         metadata_only |= names_only
-        headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
+        headers = {"Accept": answers.METADATA_LIST if metadata_only else JSON}
         size = min(limit, 500 if metadata_only else 100)
         wanted = ObjectFilter(res, namespace, field_selector, names_only)
         while True:
@@ -227,7 +226,7 @@ class KubeClient(Transport):
             except AnswerTooLarge:
                 if size == 1:  # of a server that isn't trusted
                     raise
-                size = pages.fewer(size)
+                size = answers.fewer(size)
                 continue
             yield page
             if not page.continue_token:
@@ -271,14 +270,14 @@ class KubeClient(Transport):
             res.key,
             res.path(namespace),
             params=params,
-            headers={"Accept": pages.METADATA_WATCH if metadata_only or names_only else JSON},
+            headers={"Accept": answers.METADATA_WATCH if metadata_only or names_only else JSON},
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence or timeout + 15.0
             ),
         )
         async with (
             self.stream(call, reserved=reserved) as content,
-            aclosing(pages.lines(self._chunks(content), self._most)) as lines,
+            aclosing(answers.lines(self._chunks(content), self._most)) as lines,
         ):
             if on_open:
                 on_open()
@@ -289,10 +288,10 @@ class KubeClient(Transport):
     # --- what differs for a server that isn't trusted --------------------------------------------
 
     def _decode_page(self, wanted: ObjectFilter, lone: bool, raw: bytes) -> Page:
-        return pages.decode_page(raw, reader=wanted.reader, lone=lone)
+        return answers.decode_page(raw, reader=wanted.reader, lone=lone)
 
     def _decode_event(self, wanted: ObjectFilter, line: bytes) -> WatchEvent:
-        return pages.decode_event(line, wanted.reader)
+        return answers.decode_event(line, wanted.reader)
 
     def _chunks(self, content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         return content.iter_any()

@@ -18,14 +18,19 @@ from typing import Any, Final
 
 import msgspec
 
-from copyrator.api.fields import DECODER, OBJECT_CONTAINERS
+from copyrator.api.schema import DECODER, OBJECT_CONTAINERS
 from copyrator.connections import aiohttp
-from copyrator.kube.client import pages
-from copyrator.kube.client.answers import containers, from_foreign_answer, in_pieces
+from copyrator.kube.client import answers
+from copyrator.kube.client.answers import (
+    BOOKMARK,
+    Page,
+    WatchEvent,
+    containers,
+    from_foreign_answer,
+    in_pieces,
+)
 from copyrator.kube.client.client import KubeClient, ObjectFilter
-from copyrator.kube.client.connection import Connection, Endpoint, Pauses
-from copyrator.kube.client.pages import BOOKMARK, Page, WatchEvent
-from copyrator.kube.client.transport import Call, total
+from copyrator.kube.client.transport import Call, Connection, Endpoint, Pauses, total
 from copyrator.kube.errors import (
     AnswerTooLarge,
     ApiError,
@@ -185,12 +190,12 @@ class RemoteClient(KubeClient):
     def _decode_page(self, wanted: ObjectFilter, lone: bool, raw: bytes) -> Page:  # noqa: ARG002
         if containers(raw) > OBJECT_CONTAINERS:
             raise AnswerTooLarge(f"a page has more than {OBJECT_CONTAINERS} maps and lists")
-        return pages.decode_page(raw, reader=partial(_decode_wanted, wanted), lone=False)
+        return answers.decode_page(raw, reader=partial(_decode_wanted, wanted), lone=False)
 
     def _decode_event(self, wanted: ObjectFilter, line: bytes) -> WatchEvent:
         _check_size(line)
         try:
-            event = pages.bare_event(line)
+            event = answers.bare_event(line)
         except BrokenAnswer:
             raise
         except ApiError as error:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.client.pages import METADATA_WATCH
+from copyrator.kube.client.answers import METADATA_WATCH
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import NAMESPACES
 from copyrator.kube.watch.reflector import DEFAULT_TIMING, Faults, OnChange, OnSynced, Timing

@@ -7,7 +7,7 @@ from tests.component.copies.conftest import HOME, Operator, reason
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.copies.test_fights import CHANGES, Contested, Time, copied
 
-from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.metrics import Metrics

@@ -20,7 +20,7 @@ from tests.e2e.forked import Forked
 from tests.e2e.operator_process import until
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval.orders import build_plan_job
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs import seal

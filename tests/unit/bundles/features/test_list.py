@@ -9,9 +9,9 @@ from types import FunctionType
 import pytest
 
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.engine.words import Words, load_words
 from copyrator.bundles.features import FEATURES
-from copyrator.bundles.gates.gate import load_gates
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()

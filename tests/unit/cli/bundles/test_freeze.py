@@ -20,7 +20,7 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.cli.view.why_bundle import explain_bundle
-from copyrator.kube.client.pages import Page
+from copyrator.kube.client.answers import Page
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS, Resource
 from copyrator.settings.config import Settings

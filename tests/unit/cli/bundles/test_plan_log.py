@@ -10,8 +10,8 @@ from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Plan, effects, plan_id, read_operation
 from copyrator.bundles.features.approval.script import plan_command
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.script import SealedFile
-from copyrator.bundles.pod import JobKind
 from copyrator.cli.bundles.plan import PlanView, columns, document, rows_of
 from copyrator.cli.bundles.plan_log import (
     PlanLog,

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.signatures.making import key, public_pem
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import Candidate, Waiting
 from copyrator.bundles.features.promotion.attesters import Attesters
-from copyrator.bundles.gates.gate import Candidate, Waiting
 from copyrator.cli.bundles.resolve import BundleGates, _read
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import Installation

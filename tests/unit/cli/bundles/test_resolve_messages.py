@@ -9,16 +9,14 @@ from multidict import CIMultiDict
 from copyrator.api.bundle_status import Rejected
 from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.candidates import Choice, Selection, explain
-from copyrator.bundles.gates.signers import NOTHING_ASKED
+from copyrator.bundles.engine.signers import NOTHING_ASKED
+from copyrator.bundles.engine.tags import Choice, Selection, explain
 from copyrator.cli.bundles.registry import SignatureJudge, credential_of, in_options
 from copyrator.cli.bundles.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.core.faults import Fault
-from copyrator.oci.auth import Credential
+from copyrator.oci.auth import Credential, RequestScope, access_error, credential_error
 from copyrator.oci.client import repository_error
-from copyrator.oci.exchange import Response
-from copyrator.oci.reference import Repository
-from copyrator.oci.tokens import RequestScope, access_error, credential_error
+from copyrator.oci.exchange import Repository, Response
 from copyrator.oci.transport import _certificate_text
 
 REPOSITORY = Repository("r.example.com", "team/app")

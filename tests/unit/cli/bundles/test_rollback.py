@@ -13,8 +13,8 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
-from copyrator.api.records import Packed
-from copyrator.bundles.bundle import read_entry
+from copyrator.api.schema import Packed
+from copyrator.bundles.engine.bundle import read_entry
 from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.fields import BundleDefaults

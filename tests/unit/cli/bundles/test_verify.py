@@ -24,7 +24,7 @@ from copyrator.cli.bundles.verify import Verified, lines, parse_reference
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryUnreachable, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.signatures.model import SIGNATURE_FAILURES, Holds, Judgement, SignatureFailure
 
 DIGEST = "sha256:" + "0a" * 32

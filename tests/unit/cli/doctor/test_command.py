@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api.times import format_micro_time
+from copyrator.api.text import format_micro_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor import check, command
 from copyrator.settings.config import Settings

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.unit.cli.view.objects_seen import bundle
 
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.objects import (
     approval_policy,

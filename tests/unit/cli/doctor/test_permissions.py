@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.bundles.inputs.watches import ALL_REFERENCE_WATCHES
+from copyrator.bundles.engine.references import ALL_REFERENCE_WATCHES
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.check import Check
 from copyrator.cli.doctor.permissions import (

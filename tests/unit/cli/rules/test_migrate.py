@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.targets import EVERYWHERE
 
-from copyrator.api.rule import parse_rule
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.cli.rules.migrate import migrations
 from copyrator.cli.rules.migrate_tools import (
     bundle_rules,

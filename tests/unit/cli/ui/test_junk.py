@@ -14,7 +14,7 @@ from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
-from copyrator.api.records import Record
+from copyrator.api.schema import Record
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog

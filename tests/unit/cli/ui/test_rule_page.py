@@ -12,7 +12,7 @@ from tests.unit.cli.view.objects_seen import rule, seen
 from tests.unit.cli.view.test_copies import NOW, TEAMS, copies_of, failure, running
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.rule_page import (
     TIME_WIDTH,

@@ -10,7 +10,7 @@ from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.cli.view.copies import PAGE, CopyFilter, RuleCopies
 from copyrator.cli.view.overview import SeenCopies, SeenNamespace
 from copyrator.cli.view.rule import CopyGroup, RuleView

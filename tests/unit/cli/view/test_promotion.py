@@ -19,7 +19,7 @@ from copyrator.cli.ui.promotion_path import (
     PromotionPath,
 )
 from copyrator.cli.view.bundle import BundleView
-from copyrator.kube.watch.store import name_of
+from copyrator.kube.watch.reflector import name_of
 from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from copyrator.api.text import detail_lines
-from copyrator.api.times import format_time, time_since, time_until
+from copyrator.api.text import detail_lines, format_time, time_since, time_until
 from copyrator.cli.view import rows
 from copyrator.cli.view import rule as rule_view
 from copyrator.cli.view.rule import describe_rule

@@ -7,12 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.candidates import AgeStatus
-from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.features.age.fields import AgeSpec
-from copyrator.bundles.features.age.reasons import AgeReason
-from copyrator.bundles.gates.gate import (
+from copyrator.api.bundle_status import AgeStatus, BundleStatus
+from copyrator.api.text import format_duration, format_time, parse_time
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -24,7 +21,9 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.version.remembered import first_seen
+from copyrator.bundles.engine.remembered import first_seen
+from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.features.age.reasons import AgeReason
 
 
 def _changes(spec: BundleSpec, status: BundleStatus, _findings: Findings) -> Iterator[datetime]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.candidates import AgeStatus
+from copyrator.api.bundle_status import AgeStatus
 from copyrator.bundles.engine.words import View, Words
 from copyrator.bundles.features.age.fields import AgeSpec
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.globs import NO_GLOBS, Globs
+from copyrator.api.selectors import NO_GLOBS, Globs
 from copyrator.api.structs import replace
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 

@@ -9,10 +9,11 @@ from datetime import datetime
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ReadyCondition
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import Proposal
-from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
@@ -45,7 +46,6 @@ from copyrator.bundles.features.approval.record import (
     without_unstable_file,
 )
 from copyrator.bundles.jobs.rights import list_missing
-from copyrator.bundles.step import AT_ONCE, Step
 
 Judge = Callable[[PlanTask, BundleStatus, PlanResult], Awaitable[BundleStatus]]
 """Returns the status with what a plan that was read says beside its record."""

@@ -15,10 +15,14 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Conclusion
+from copyrator.bundles.engine.gate import Findings
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.endings import (
     different_ending,
     planned_ending,
@@ -45,16 +49,14 @@ from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_
 from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
+from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
 from copyrator.bundles.features.approval.secrets import operations_secret
 from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.gates.gate import Findings
-from copyrator.bundles.inputs.reader import MissingReferenceError
-from copyrator.bundles.jobs.client import JobClient
-from copyrator.bundles.jobs.job import DeployOrder, order_of
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
-from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
@@ -157,7 +159,7 @@ class DeployHolder:
             return None
         nonce = self._seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self._context.timing.plan_log_timeout):
+            async with asyncio.timeout(self._context.timing.of(PlanTiming).log_timeout):
                 found = await read_printed_plan(self._jobs.output, pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)

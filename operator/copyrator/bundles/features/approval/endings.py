@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Final
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.features.approval.guard.refusal import Blame, DeniedWrite
 from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.outcome import Ending
-from copyrator.bundles.jobs.werf_error import finds_other_revision
+from copyrator.bundles.jobs.werf_error import first_cause, strip_layers
+
+_OTHER_REVISION: Final = re.compile(
+    r"(?:[a-z -]{1,80}: ){0,9}"
+    r"plan artifact release revision mismatch: expected \d{1,9}, got \d{1,9}"
+)
 
 
 def planned_ending(ending: Ending) -> Ending:
     """The outcome by what only a planned deploy ends with, of one without its checks' reason."""
     if ending.reason is BundleReason.CLUSTER_UNREACHABLE:
         return ending
-    if ending.is_raw and finds_other_revision(ending.message):
+    if ending.is_raw and _finds_other_revision(ending.message):
         reason = BundleReason.PLAN_CHANGED
     elif ending.exit_code == PlanExit.NOT_GUARDED:
         reason = BundleReason.GUARD_NOT_ACTIVE
@@ -25,6 +32,14 @@ def planned_ending(ending: Ending) -> Ending:
     else:
         return ending
     return replace(ending, outcome=Outcome.INTERRUPTED, reason=reason)
+
+
+def _finds_other_revision(error: str) -> bool:
+    """Whether the first cause is that werf doesn't take its saved plan, as a revision was added.
+
+    Nothing was written then. A template's error has other words before its text.
+    """
+    return _OTHER_REVISION.fullmatch(strip_layers(first_cause(error))) is not None
 
 
 def different_ending(ending: Ending) -> Ending:

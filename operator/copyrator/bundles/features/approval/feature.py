@@ -22,11 +22,19 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_PLAN_AT
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles import deciding, ready_conditions
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import Proposal
-from copyrator.bundles.deploy.leftovers import SecretTidier
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine import deciding
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
+from copyrator.bundles.engine.gate import Candidate, Findings
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.polling import PollStates
+from copyrator.bundles.engine.references import ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
@@ -43,7 +51,7 @@ from copyrator.bundles.features.approval.fields import (
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists
+from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
 from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
@@ -66,17 +74,10 @@ from copyrator.bundles.features.approval.record import (
 )
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.features.approval.uninstalls import UninstallHolder
-from copyrator.bundles.gates.gate import Candidate, Findings
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.pod import Kept
 from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.polling import PollStates
-from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -116,10 +117,8 @@ class ApprovalFeature(QueuedFeature):
         self.queue = PlanQueue(context, jobs)
         self.parts = shared = PlanParts(context, plan_jobs, self.queue, seals, parts.of(PollStates))
         self._permissions = PermissionRecorder(context, context.reviewer, seals)
-        timing, settings = context.timing, context.settings
-        enforcement = EnforcementReviewer(
-            context.reviewer, settings, context.monotonic, timing.permission_fresh
-        )
+        settings = context.settings
+        enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
         self.plans = DeployPlans(
             shared,
             permissions=self._permissions,
@@ -128,9 +127,8 @@ class ApprovalFeature(QueuedFeature):
             secrets=SecretTidier(context, seals, features),
         )
         self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
-        self._lists = GuardLists(
-            context.client, settings, context.informers, jobs, kept=timing.guard_list_kept
-        )
+        kept = context.timing.of(GuardTiming).kept
+        self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
         held = HeldJobs(context, jobs, seals, lists=self._lists, enforcement=enforcement)
         self.deploys = DeployHolder(held)
         self._uninstalls = UninstallHolder(

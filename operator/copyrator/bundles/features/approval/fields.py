@@ -13,8 +13,7 @@ from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import DERIVED, Takes, duration
+from copyrator.api.schema import DERIVED, Record, Takes, Time, duration
 from copyrator.bundles.features.approval.plans import (
     Baseline,
     PlanOutcome,

@@ -22,8 +22,21 @@ from copyrator.api.names import (
 )
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
-from copyrator.api.text import times
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time, times
+from copyrator.bundles.engine.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    GateResult,
+    Gates,
+    Occasion,
+    Refused,
+    Verdict,
+    Waiting,
+    record_verdicts,
+    uses,
+)
 from copyrator.bundles.features.approval.fields import (
     MAX_REJECTED_CONTENTS,
     ApprovalMode,
@@ -43,21 +56,7 @@ from copyrator.bundles.features.approval.record import (
     is_spent,
     must_plan,
 )
-from copyrator.bundles.gates.gate import (
-    PASSED,
-    Candidate,
-    Facts,
-    Gate,
-    GateResult,
-    Gates,
-    Occasion,
-    Refused,
-    Verdict,
-    Waiting,
-    record_verdicts,
-    uses,
-)
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""

@@ -16,8 +16,9 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec, ValuesSource
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.object_refs import ValuesKind
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.inputs import (
     FileHash,
@@ -33,7 +34,6 @@ from copyrator.bundles.jobs.redaction import (
     BUNDLE_REDACTION_INLINE_BRACKETS,
     BUNDLE_REDACTION_INLINE_BYTES,
 )
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.fairness import TimeSlice

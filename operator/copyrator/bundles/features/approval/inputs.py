@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from copyrator.api.syntax import shown
+from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.fields import MAX_CHANGED
 
 PLAN_INPUT_FILE_KEYS: Final = 100
@@ -178,4 +178,4 @@ def _compare_hashes(before: Hashes | None, now: Hashes | None) -> Iterator[str]:
 
 
 def _quote_name(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else shown(name)
+    return name if _PLAIN.fullmatch(name) else quoted(name)

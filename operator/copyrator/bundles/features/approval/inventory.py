@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.features.approval.operations import (
     NO_OBJECTS,
     PLAN_BYTES,

@@ -21,28 +21,31 @@ from copyrator.api.docker_config import HUB_HOSTS
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.api.text import format_time
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.accounts import find_blocked, missing_account
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.resolve import ERROR_SECONDS
+from copyrator.bundles.engine.restrictions import image_repository
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.operations import BlockFault, Plan
 from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
 from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.printed import read_printed_plan
+from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,
     PlanPurpose,
 )
 from copyrator.bundles.features.approval.rights import read_needs
-from copyrator.bundles.gates.restrictions import image_repository
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.jobs.blocked import find_blocked, missing_account
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import (
     JobRecord,
@@ -51,21 +54,20 @@ from copyrator.bundles.jobs.outcome import (
     exit_code,
     secrets_of,
 )
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, Login
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.bundles.jobs.rights import list_missing, read_refused, sentence
-from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
+    ITEM,
+    MAX_BLOCK,
+    NO_ERROR,
     describe_error,
-    find_plan_error,
     first_cause,
     lacks_access,
     refuses_login,
     remove_template_text,
 )
-from copyrator.bundles.pod import DEPLOY_CONTAINER, Login
-from copyrator.bundles.step import Change
-from copyrator.bundles.version.resolve import ERROR_SECONDS
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.oci.errors import RegistryError
 from copyrator.workqueue.fairness import FairLimit
@@ -85,6 +87,31 @@ _ENDED: Final = re.compile(
     r"^werf bundle (?:plan|render) ended with exit code [0-9]{1,3}$", re.MULTILINE
 )
 """The last line that a Job's script prints after werf has failed."""
+
+
+_TRACE: Final = re.compile(
+    r'[^\s:]\S{0,320}:\d{1,9}:\d{1,9}$|  executing "[^"]{1,320}" at <.{0,320}>:$'
+)
+"""Lines about a template, as werf 3 prints them before the line with its error."""
+
+
+def find_plan_error(log: str) -> str:
+    """Werf's last ``Error: …`` in the log of a plan, and the causes directly after it, if any.
+
+    Other lines may have contents. After a template's error even such lines may be its text.
+    """
+    errors: list[str] = []
+    is_open, last = False, ""
+    for line in map(str.rstrip, log.split("\n")):
+        is_traced = last.startswith("  executing ") and line.startswith("    ")
+        if is_open and (is_traced or ITEM.match(line) or _TRACE.match(line)):
+            errors[-1] += f"\n{line}"
+        else:
+            is_open = line.startswith(ERROR) and line not in NO_ERROR
+            errors += [line] if is_open else []
+        last = line
+    of_template = (error for error in errors if remove_template_text(error) != error)
+    return next(of_template, errors[-1] if errors else "")[:MAX_BLOCK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +193,7 @@ class PlanReader:
         self, context: Context, jobs: JobClient, features: Features, redaction: Redactor
     ) -> None:
         self._context = context
-        self._timing = context.timing
+        self._timing = context.timing.of(PlanTiming)
         self._jobs = jobs
         self._features = features
         self._redaction = redaction
@@ -202,7 +229,7 @@ class PlanReader:
         del readings[job.name]
         found = reading.task.result()
         if isinstance(found, PlanDelay):
-            found = replace(found, due=now + timedelta(seconds=self._timing.plan_log_retry))
+            found = replace(found, due=now + timedelta(seconds=self._timing.log_retry))
             readings[job.name] = LogReading(reading.task, found)
         return found
 
@@ -222,7 +249,7 @@ class PlanReader:
     def _handle_end(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
         if not task.cancelled():
             task.exception()  # raised where the result is read
-            self._context.schedule.changed(key, Change.PLAN_READ)
+            self._context.schedule.changed(key, Change.AWAITED)
 
     async def _read_in_slot(
         self, key: BundleKey, job: JobRecord, nonce: str, made_of: PlanSubject
@@ -256,7 +283,7 @@ class PlanReader:
                 reason, text = excuse.reason or reason, f"{text}{excuse.text}"
             kinds = read_needs(log) if denied else ()
             return PlanFault(f"Job {job.name}: {text}", reason, denied, kinds)
-        timeout = self._timing.plan_log_timeout
+        timeout = self._timing.log_timeout
         try:
             async with asyncio.timeout(timeout):
                 plan = await read_printed_plan(self._jobs.output, pods[-1], nonce)
@@ -271,9 +298,9 @@ class PlanReader:
         return replace(plan, image=pinned_image(pods, made_of.image), drawn=made_of.content.unbound)
 
     def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
-        """A delay for a log that can't be read now, and a fault after plan_log_patience."""
+        """A delay for a log that can't be read now, and a fault after log_patience."""
         now = self._context.clock()
-        end = (job.finished or now) + timedelta(seconds=self._timing.plan_log_patience)
+        end = (job.finished or now) + timedelta(seconds=self._timing.log_patience)
         text = f"Job {job.name}: its log can't be read: {why}"
         if now >= end:
             return PlanFault(text)

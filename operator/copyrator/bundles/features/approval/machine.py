@@ -18,9 +18,12 @@ from typing import ClassVar, Generic, TypeVar
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import DesiredDeploy
+from copyrator.bundles.engine.polling import PollStates
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
@@ -36,9 +39,6 @@ from copyrator.bundles.features.approval.record import (
     record_plan,
     set_message,
 )
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.step import Step, record_part
-from copyrator.bundles.version.polling import PollStates
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:

@@ -36,9 +36,9 @@ from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import Any, Final
 
-from copyrator.api.syntax import shown
+from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.plans import OperationCounts
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 
 PLAN_OPERATIONS: Final = 5_000
@@ -572,7 +572,7 @@ def _plan(
 ) -> Plan | BlockFault:
     revision = read_revision(first)
     if revision is None:
-        return BlockFault(f"its plan begins with {shown(first)} instead of the release's revision")
+        return BlockFault(f"its plan begins with {quoted(first)} instead of the release's revision")
     for sorted_lines in (operations, objects, hidden):
         if any(before >= after for before, after in pairwise(sorted_lines)):
             return BlockFault("its plan isn't sorted, or names something twice")
@@ -580,17 +580,17 @@ def _plan(
     for line in operations:
         operation = read_operation(line)
         if operation is None:
-            return BlockFault(f"its plan has {shown(line)}, which is no operation on an object")
+            return BlockFault(f"its plan has {quoted(line)}, which is no operation on an object")
         found.append(operation)
     names: list[str] = []
     for line in hidden:
         named = _HIDDEN.fullmatch(line)
         if named is None or len(line) > HIDDEN_LENGTH:
-            return BlockFault(f"its plan has {shown(line)}, which is no hidden object")
+            return BlockFault(f"its plan has {quoted(line)}, which is no hidden object")
         names.append(named[1])
     plan = Plan(revision, tuple(found), hidden_names=tuple(names))
     rendered = read_objects(objects, plan.written)
     if rendered is None:
         wrong = next(line for line in objects if read_objects([line]) is None)
-        return BlockFault(f"its plan has {shown(wrong)}, which is no object of the chart")
+        return BlockFault(f"its plan has {quoted(wrong)}, which is no object of the chart")
     return replace(plan, objects=rendered)

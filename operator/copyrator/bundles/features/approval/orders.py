@@ -8,19 +8,20 @@ from typing import Any, Final, Protocol
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
-from copyrator.bundles import pod
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import order_of
+from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
     plan_command,
 )
 from copyrator.bundles.features.approval.secrets import approved_operations
-from copyrator.bundles.gates.restrictions import restrict_spec
-from copyrator.bundles.jobs.job import DeployOrder, job_hash, order_of, owned_job, werf_env
+from copyrator.bundles.jobs import pod
+from copyrator.bundles.jobs.job import DeployOrder, job_hash, owned_job, werf_env
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SealedFile
-from copyrator.bundles.pod import DEPLOY_CONTAINER, JobKind
 
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""

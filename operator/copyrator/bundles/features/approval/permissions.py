@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context, cancel_all
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change, Step, record_part
 from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.features.approval.plan_store import PlanStore
@@ -31,9 +32,7 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
-from copyrator.bundles.jobs.rights import RequiredPermission
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.step import Change, Step, record_part
+from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import NAMESPACES, Discovery, Resource
@@ -47,6 +46,18 @@ PERMISSION_REVIEWS_AT_ONCE: Final = 4
 
 PERMISSION_REVIEWS_SECONDS: Final = 60.0
 """Seconds for all access reviews of one plan; a plan of 50 kinds has some 370."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewTiming:
+    """Durations in seconds; only tests use others than the defaults."""
+
+    timeout: float = 5.0
+    """Timeout of one review."""
+    pause: float = 15.0
+    """Without reviews after one that failed or was forbidden, doubling."""
+    longest_pause: float = 600.0
+
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +122,7 @@ class PermissionRecorder:
 
     def __init__(self, context: Context, client: KubeClient, seals: SealStore) -> None:
         self._context = context
+        self._timing = context.timing.of(ReviewTiming)
         self._client = client
         self._plans = PlanStore(context, seals)
         self._discovery = Discovery(client)
@@ -239,7 +251,7 @@ class PermissionRecorder:
             memory.review = None
             return
         memory.review.findings = findings
-        self._context.schedule.changed(key, Change.PERMISSIONS)
+        self._context.schedule.changed(key, Change.AWAITED)
 
     async def _ask_reviews(self, ask: Ask) -> PermissionFindings | None:
         try:
@@ -261,7 +273,7 @@ class PermissionRecorder:
                 kinds[one] = served
         missing = []
         subject = Subject(request.account.user, request.account.groups)
-        timeout = self._context.timing.review_timeout
+        timeout = self._timing.timeout
         for need in required_permissions(
             request.namespace,
             kinds,
@@ -288,8 +300,7 @@ class PermissionRecorder:
             why = "bundles.permissionReviews of the chart" if isinstance(error, Forbidden) else ""
             text = f"{error or 'they take too long'}" + (f" ({why} allows them)" if why else "")
             log.info("the permissions that Jobs lack can't be determined now: %s", text)
-        timing = self._context.timing
-        self._pause = min(max(2 * self._pause, timing.review_pause), timing.review_longest_pause)
+        self._pause = min(max(2 * self._pause, self._timing.pause), self._timing.longest_pause)
         self._paused_until = self._context.monotonic() + self._pause
 
     def _memory(self, key: BundleKey) -> ReviewMemory:

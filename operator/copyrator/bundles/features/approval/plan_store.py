@@ -7,8 +7,9 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.fields import ApprovedPlan
 from copyrator.bundles.features.approval.operations import Operation, Plan, read_plan
 from copyrator.bundles.features.approval.plans import Baseline
@@ -18,7 +19,6 @@ from copyrator.bundles.features.approval.secrets import (
     operations_secret,
 )
 from copyrator.bundles.jobs.seal import SALT, seal_of
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from copyrator.api.records import Record, Time
+from copyrator.api.schema import Record, Time
 
 MAX_RISKY: Final = 20
 """Risky operations that a status lists."""

@@ -12,11 +12,23 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.resolve import (
+    Judge,
+    PendingError,
+    RegistryReader,
+    Resolution,
+    Resolver,
+)
+from copyrator.bundles.engine.restrictions import describe_left_out
+from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -37,18 +49,6 @@ from copyrator.bundles.features.approval.record import (
     request_preview,
     requested_preview,
     set_message,
-)
-from copyrator.bundles.gates.gate import Candidate, Gates
-from copyrator.bundles.gates.restrictions import describe_left_out
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.step import Step, record_part
-from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import (
-    Judge,
-    PendingError,
-    RegistryReader,
-    Resolution,
-    Resolver,
 )
 
 

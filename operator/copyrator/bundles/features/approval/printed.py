@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from copyrator.bundles.engine.job_client import PodReader
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     BlockFault,
@@ -14,7 +15,6 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.stored import read_stored
-from copyrator.bundles.jobs.client import PodReader
 
 _LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""

@@ -11,23 +11,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, NamedTuple
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanPurpose
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.step import Change
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""
 MAX_PENDING: Final = 2
 """Plans of a namespace that may have given their slots back, the oldest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTiming:
+    """Durations in seconds; only tests use others than the defaults."""
+
+    requeue: float = 30.0
+    """After so long a Bundle that waits in the queue is reconciled again."""
+    log_timeout: float = 10.0
+    """Timeout of reading a plan's log."""
+    log_retry: float = 10.0
+    """Between two tries to read a plan's log."""
+    log_patience: float = 120.0
+    """After the Job's end an unreadable log is requested again for so long: its node may become
+    Ready again."""
 
 
 class Ticket(NamedTuple):
@@ -140,7 +156,7 @@ class PlanQueue:
         if not any(map(self._is_waiting, self._tickets(key))):
             return None
         now = self._context.clock()
-        latest = now + timedelta(seconds=self._context.timing.plan_requeue)
+        latest = now + timedelta(seconds=self._context.timing.of(PlanTiming).requeue)
         dues = (_pending_at(job) for job in self._plans())
         return min((latest, *(due for due in dues if due is not None and due > now)))
 
@@ -202,7 +218,7 @@ class PlanQueue:
                 usage.add(namespace, gives_way=gives_way)
                 self._called[ticket] = False
                 if ticket != asking:
-                    self._context.schedule.changed(ticket.key, Change.PLAN_SLOT)
+                    self._context.schedule.changed(ticket.key, Change.AWAITED)
 
     def _plans(self) -> list[JobRecord]:
         """The unfinished Jobs of plans, for whatever purpose, that a Bundle's status names.

@@ -21,10 +21,11 @@ from copyrator.api.bundle_status import PASSING, BundleStatus, Outcome
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import count, format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
-from copyrator.bundles.candidates import admits, is_below
+from copyrator.bundles.engine.gate import Candidate
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.tags import admits, is_below
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     ApprovedPlan,
@@ -51,12 +52,10 @@ from copyrator.bundles.features.approval.plans import (
     PreviewPlan,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
-from copyrator.bundles.gates.gate import Candidate
-from copyrator.bundles.identity import hash_of, job_name
+from copyrator.bundles.jobs.identity import hash_of, job_name
+from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
 from copyrator.bundles.jobs.words import Inexact
-from copyrator.bundles.pod import LONG_TTL, JobKind, Kept
-from copyrator.bundles.rhythm import retry_delay
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""

@@ -13,20 +13,20 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.times import format_time
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.api.text import format_time
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import RenderedObjects
 from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.record import PREVIEW, PlanFault
-from copyrator.bundles.identity import job_name
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.pod import JobKind
-from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.step import Step
+from copyrator.bundles.jobs.identity import job_name
+from copyrator.bundles.jobs.pod import JobKind
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 

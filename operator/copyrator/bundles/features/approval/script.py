@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import (
     BEGIN,
     END,
@@ -35,7 +34,8 @@ from copyrator.bundles.features.approval.operations import (
     OperationType,
 )
 from copyrator.bundles.features.approval.stored import STORED, StoredWord
-from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
+from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, ServiceAccount
 from copyrator.bundles.jobs.script import (
     BEGINNING,
     UNKNOWN_ACCOUNT,
@@ -44,7 +44,6 @@ from copyrator.bundles.jobs.script import (
     arguments,
 )
 from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
-from copyrator.bundles.pod import RENDER_DIR, literal
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

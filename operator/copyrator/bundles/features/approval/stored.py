@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.pod import DEPLOY_CONTAINER
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
 
 STORED: Final = "copyrator-stored"
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleEvent
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import HeldJobs
 from copyrator.bundles.features.approval.fields import ApprovalSpec
 from copyrator.bundles.features.approval.guard.listing import (
@@ -22,7 +22,7 @@ from copyrator.bundles.features.approval.jobs import end_plans
 from copyrator.bundles.features.approval.rendered import ReleaseRenderer
 from copyrator.bundles.features.approval.script import require_guard
 from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.step import Step
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 
 class UninstallHolder:

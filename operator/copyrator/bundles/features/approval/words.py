@@ -12,8 +12,7 @@ from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail, count, said, short_digest
-from copyrator.api.times import parse_time, time_since, time_until
+from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
 from copyrator.bundles.engine.words import (
     Body,
     Deploy,

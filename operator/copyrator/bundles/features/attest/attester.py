@@ -14,12 +14,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context, cancel_all
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context, cancel_all
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.attest.fields import (
     AttestationsStatus,
     AttestSpec,
@@ -43,13 +46,10 @@ from copyrator.bundles.features.attest.statements import (
 from copyrator.bundles.features.promotion.fields import read_withdrawal
 from copyrator.bundles.features.signatures.policy import find_signer
 from copyrator.bundles.features.signatures.store import TrustStore
-from copyrator.bundles.inputs.reader import MissingReferenceError
-from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.step import Change, Step
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import NAMESPACES, UID_NAMESPACE
 from copyrator.oci.errors import RegistryError, TagNotFound
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.oci.statements import PushTarget, StatementPusher
 from copyrator.signatures.model import TrustError
 

@@ -10,8 +10,10 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.structs import replace
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
+from copyrator.bundles.engine.references import ReferenceReader
+from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.attest.attester import Attester, attest_input
 from copyrator.bundles.features.attest.fields import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.bundles.features.attest.keys import AttestKeyReader
@@ -23,9 +25,7 @@ from copyrator.bundles.features.attest.statements import (
 )
 from copyrator.bundles.features.promotion.feature import update_soak
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.reasons import read_reason
-from copyrator.bundles.step import AT_ONCE, Step
+from copyrator.bundles.fields import read_reason
 from copyrator.oci.statements import StatementPusher
 
 log = logging.getLogger(__name__)

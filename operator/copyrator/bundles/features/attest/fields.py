@@ -12,9 +12,18 @@ from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import REGISTRY_FAULTS
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import Form, Rule, Takes, duration, fail, items
-from copyrator.api.texts import DATA_KEY, OBJECT_NAME
+from copyrator.api.schema import (
+    DATA_KEY,
+    OBJECT_NAME,
+    Form,
+    Record,
+    Rule,
+    Takes,
+    Time,
+    duration,
+    fail,
+    items,
+)
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import ENVIRONMENT
 

@@ -9,20 +9,21 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.structs import replace
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
-from copyrator.bundles.features.attest.reasons import AttestReason
-from copyrator.bundles.inputs.reader import (
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.references import (
     Access,
     Known,
     MissingReferenceError,
+    Ref,
     ReferenceReader,
+    access_refs,
     read_access,
     read_key,
     version_of,
 )
-from copyrator.bundles.inputs.watches import Ref, access_refs
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.statements import PrivateKeyFile
 from copyrator.signatures.model import SIGNATURE_KEY_BYTES

@@ -14,13 +14,12 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
-from copyrator.api.globs import Globs
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.api.selectors import Globs
 from copyrator.api.structs import replace
-from copyrator.api.text import one_line
-from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.api.text import format_duration, format_time, one_line, parse_time
 from copyrator.bundles.features.attest.fields import (
     MAX_ATTESTED,
     PUSH_FAULTS,
@@ -34,7 +33,7 @@ from copyrator.bundles.features.attest.fields import (
 )
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import PromotionStatus, SoakStatus
-from copyrator.bundles.reasons import read_reason
+from copyrator.bundles.fields import read_reason
 from copyrator.signatures.model import ATTESTATIONS, DeployedStatement
 
 MANY: Final = ATTESTATIONS // 2

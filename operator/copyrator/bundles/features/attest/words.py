@@ -10,8 +10,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail, said, short_digest
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, said, short_digest, time_since
 from copyrator.bundles.engine.words import (
     MESSAGE,
     Body,

@@ -7,18 +7,18 @@ from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.effective import is_gated_by
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.effective import is_gated_by
 from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
+from copyrator.bundles.engine.gate import Candidate, Findings, Gates, Occasion, Waiting
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.resolve import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
-from copyrator.bundles.gates.gate import Candidate, Findings, Gates, Occasion, Waiting
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.version.attached import AttachedReader
-from copyrator.bundles.version.polls import RegistryPoller
-from copyrator.bundles.version.resolve import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.oci.errors import RegistryError
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -22,7 +22,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.gates.restrictions import is_gated
+from copyrator.bundles.engine.restrictions import is_gated
 
 if TYPE_CHECKING:  # commands need the gates alone
     from copyrator.bundles.features.charts.facts import ChartFacts

@@ -11,7 +11,7 @@ from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.features.charts.archive import CHART_LAYER_BYTES
 from copyrator.bundles.features.charts.facts import ChartFacts, judge_layer
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
-from copyrator.oci.reference import DIGEST
+from copyrator.oci.exchange import DIGEST
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.isolated import InterruptedWorkError, Isolated, IsolatedError
 

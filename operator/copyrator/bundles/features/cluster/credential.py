@@ -7,7 +7,7 @@ from datetime import datetime
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
 from copyrator.api.reasons.rules import CertificateReason
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 
 

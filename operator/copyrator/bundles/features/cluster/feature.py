@@ -13,21 +13,22 @@ from copyrator.api.bundle_status import BundleStatus, ClusterStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
-from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
-from copyrator.bundles.features.cluster.fields import ClusterSpec
-from copyrator.bundles.identity import hash_of
-from copyrator.bundles.inputs.reader import (
+from copyrator.bundles.engine.references import (
     Known,
     MissingReferenceError,
+    Ref,
     ReferenceReader,
+    references_of,
     version_of,
 )
-from copyrator.bundles.inputs.target import TargetAccess
-from copyrator.bundles.inputs.watches import Ref, references_of
-from copyrator.bundles.step import Step
+from copyrator.bundles.engine.step import Step
+from copyrator.bundles.engine.target import TargetAccess
+from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
+from copyrator.bundles.features.cluster.fields import ClusterSpec
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.kube.resources import SECRETS
 
 _USE = "cluster"

@@ -9,8 +9,7 @@ import msgspec
 from copyrator.api.bundle_spec import Part
 from copyrator.api.kubeconfig import DEFAULT_KEY
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.schema import STORED
-from copyrator.api.texts import DATA_KEY, OBJECT_NAME
+from copyrator.api.schema import DATA_KEY, OBJECT_NAME, STORED
 
 
 class ClusterSpec(Part):

@@ -16,18 +16,18 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.consent import ConsentState, ConsentStatus
-from copyrator.api.globs import Consent, read_consent
 from copyrator.api.keys import ObjectName, ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles import ready_conditions
-from copyrator.bundles.account import ServiceAccount
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import AnnotatedNamespace, Context
+from copyrator.api.selectors import Consent, read_consent
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import AnnotatedNamespace, Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.features.consent import judge as consent
 from copyrator.bundles.features.consent.judge import ConsentFacts
-from copyrator.bundles.step import AT_ONCE, Change, Step
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.watch.informers import Registration

@@ -12,8 +12,8 @@ from datetime import datetime
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.names import ANN_ACCEPT_FROM
-from copyrator.api.times import format_time
-from copyrator.bundles.account import ServiceAccount
+from copyrator.api.text import format_time
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.links import Named, edges
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.dependencies.gates import (
     GATES,
@@ -17,8 +19,6 @@ from copyrator.bundles.features.dependencies.gates import (
     find_fault,
     find_unready,
 )
-from copyrator.bundles.gates.links import Named, edges
-from copyrator.bundles.step import Change
 
 
 class DependenciesFeature(Feature):

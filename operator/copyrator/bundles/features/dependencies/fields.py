@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from copyrator.api.bundle_refs import BUNDLE_REF, named
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.keys import BundleKey
+from copyrator.api.object_refs import BUNDLE_REF, named
 from copyrator.api.schema import items
 
 MAX_DEPENDENCIES: Final = 20

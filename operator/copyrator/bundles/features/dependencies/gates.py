@@ -12,10 +12,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
-from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.features.dependencies.fields import DependenciesSpec
-from copyrator.bundles.features.dependencies.reasons import DependenciesReason
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -26,7 +24,9 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.gates.links import Link
+from copyrator.bundles.engine.links import Link
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.dependencies.reasons import DependenciesReason
 
 MAX_CAUSE: Final = 300
 """Characters of the reason and message that are named of a Bundle that isn't Ready."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, with_further
-from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import DesiredDeploy
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import DesiredDeploy
+from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import ApprovalSpec, ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
@@ -50,8 +51,16 @@ from copyrator.bundles.features.drift.record import (
     set_unknown,
     switch_off_drift,
 )
-from copyrator.bundles.step import AT_ONCE, Step
 from copyrator.kube.errors import Forbidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftTiming:
+    """Durations; only tests use others than the default."""
+
+    tidied: timedelta = timedelta(minutes=1)
+    """After a check's end a new process removes for so long what an earlier one left; later the
+    Bundle's next check removes it."""
 
 
 @dataclass(slots=True)
@@ -128,7 +137,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             self.skip(entry.key)
             return Step(entry)
         memory = self.remembered(task.entry.key)
-        within = self.context.timing.drift_tidied
+        within = self.context.timing.of(DriftTiming).tidied
         checked_at = parse_time(status.part(DriftStatus).checked_at)
         if not memory.is_tidied and checked_at and now < checked_at + within:
             await self.jobs.discard(entry)  # what a former process may have left

@@ -13,9 +13,13 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.deciding import Correction, Proposal
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import Conclusion, P, Parts
+from copyrator.bundles.engine.gate import Findings, Occasion
+from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
@@ -42,13 +46,9 @@ from copyrator.bundles.features.drift.record import (
     record_mode,
     set_hindrance,
 )
-from copyrator.bundles.gates.gate import Findings, Occasion
-from copyrator.bundles.inputs.reader import MissingReferenceError
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.pod import Kept
-from copyrator.bundles.step import Step
+from copyrator.bundles.jobs.pod import Kept
 from copyrator.kube.events import WARNING
 
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)

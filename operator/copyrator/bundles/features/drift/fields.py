@@ -11,11 +11,19 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.fields import check_text
-from copyrator.api.globs import Globs
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import STORED, Form, custom, duration, items, text
-from copyrator.api.syntax import at_most
+from copyrator.api.schema import (
+    STORED,
+    Form,
+    Record,
+    Time,
+    check_text,
+    custom,
+    duration,
+    items,
+    text,
+)
+from copyrator.api.selectors import Globs
+from copyrator.api.text import at_most
 from copyrator.bundles.features.approval.plans import PlanRecord
 
 

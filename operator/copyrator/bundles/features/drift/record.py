@@ -23,8 +23,9 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
+from copyrator.bundles.engine.poll import Rhythm
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
@@ -51,8 +52,7 @@ from copyrator.bundles.features.drift.fields import (
     DriftVerdict,
 )
 from copyrator.bundles.features.drift.reasons import DriftReason
-from copyrator.bundles.pod import JobKind, Kept
-from copyrator.bundles.rhythm import Rhythm
+from copyrator.bundles.jobs.pod import JobKind, Kept
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one

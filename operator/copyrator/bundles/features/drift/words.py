@@ -8,14 +8,21 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail, count, said
-from copyrator.api.times import format_duration, format_time, time_since, time_until
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import (
+    Detail,
+    count,
+    format_duration,
+    format_time,
+    said,
+    time_since,
+    time_until,
+)
 from copyrator.bundles.engine.words import Mark, Notice, Place, Section, Told, Tone, View, Words
 from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus, DriftVerdict
-from copyrator.bundles.identity import spec_hash
+from copyrator.bundles.jobs.identity import spec_hash
 
 _TEXT: Final = 2000
 """Characters of a message that a page shows."""

@@ -17,9 +17,11 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import AnnotatedNamespace, Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import AnnotatedNamespace, Context
 from copyrator.bundles.engine.feature import Feature, Features, Parts
+from copyrator.bundles.engine.gate import Gates
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.freeze.fields import (
     CONFIG_MAP,
     Freeze,
@@ -31,8 +33,6 @@ from copyrator.bundles.features.freeze.fields import (
     sentence,
 )
 from copyrator.bundles.features.freeze.gates import GATE
-from copyrator.bundles.gates.gate import Gates
-from copyrator.bundles.step import Change
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import CONFIGMAPS

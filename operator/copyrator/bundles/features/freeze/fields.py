@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from copyrator.api.names import ANN_FREEZE
-from copyrator.api.text import one_line
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, one_line, parse_time
 
 FREEZE_BYTES: Final = 4 * 1024
 """Bytes of a Namespace's annotation operator.werf.dev/freeze, and of the data of the ConfigMap

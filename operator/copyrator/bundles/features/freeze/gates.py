@@ -7,8 +7,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.freeze.fields import FreezeFindings, in_force, sentence
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -18,6 +17,7 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.freeze.fields import FreezeFindings, in_force, sentence
 
 
 def _judge_freezes(

@@ -11,8 +11,7 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail, said
-from copyrator.api.times import format_time, time_since, time_until
+from copyrator.api.text import Detail, format_time, said, time_since, time_until
 from copyrator.bundles.engine.words import (
     Banner,
     Beside,

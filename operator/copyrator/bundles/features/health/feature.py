@@ -24,15 +24,15 @@ from copyrator.api.conditions import (
 from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.keys import BundleKey
 from copyrator.api.structs import replace
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.fields import HealthSpec, watched_health
 from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
-from copyrator.bundles.identity import other_manager
-from copyrator.bundles.step import Change, Step
+from copyrator.bundles.jobs.identity import other_manager
 
 
 @dataclass(slots=True)

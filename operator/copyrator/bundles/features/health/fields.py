@@ -8,8 +8,7 @@ from typing import Annotated, Final, Self
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.fields import InvalidSpec
-from copyrator.api.schema import STORED, Rule, fail
+from copyrator.api.schema import STORED, InvalidSpec, Rule, fail
 
 
 class HealthMode(StrEnum):

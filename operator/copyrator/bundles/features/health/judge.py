@@ -25,10 +25,9 @@ from copyrator.api.conditions import (
     FurtherCondition,
 )
 from copyrator.api.kstatus import RULES, Status, compute
-from copyrator.api.syntax import shown
-from copyrator.api.text import printable_start
+from copyrator.api.text import printable_start, quoted
 from copyrator.bundles.features.health.reasons import HealthReason
-from copyrator.bundles.identity import release_of
+from copyrator.bundles.jobs.identity import release_of
 
 ALL_HEALTH_NAMESPACES: Final = 32
 """Namespaces whose objects are watched for spec.health where watches of all namespaces aren't
@@ -223,7 +222,7 @@ def overridden_label_fault(value: str) -> HealthFault:
     return HealthFault(
         HealthReason.OTHER_MANAGER,
         f"the objects of the release are watched by the label {SELECTOR}, and the Bundle gives "
-        f"them {shown(value)} instead: remove that label from the Bundle",
+        f"them {quoted(value)} instead: remove that label from the Bundle",
     )
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.judge import (
     DECODERS,
@@ -31,8 +31,12 @@ from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
-from copyrator.kube.watch.informers import WatchSpec
-from copyrator.kube.watch.placement import PlacementTiming, WatchPlacement, watch_permissions
+from copyrator.kube.watch.informers import (
+    PlacementTiming,
+    WatchPlacement,
+    WatchSpec,
+    watch_permissions,
+)
 
 log = logging.getLogger(__name__)
 

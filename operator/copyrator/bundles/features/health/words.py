@@ -7,11 +7,10 @@ from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.notices import About
-from copyrator.api.text import Detail, said
-from copyrator.api.times import time_since
+from copyrator.api.schema import InvalidSpec
+from copyrator.api.text import Detail, said, time_since
 from copyrator.bundles.engine.words import MESSAGE, Mark, Notice, Place, Told, View, Words
 from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.features.health.reasons import HealthReason

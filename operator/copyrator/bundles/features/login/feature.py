@@ -21,22 +21,22 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import cancel_all
+from copyrator.api.text import format_time, parse_time
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import cancel_all
 from copyrator.bundles.engine.feature import Feature, JobPendingError, Parts
+from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.login.fields import LoginSpec
 from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.client import JobClient
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
+from copyrator.bundles.jobs.pod import Login
 from copyrator.bundles.jobs.redaction import WithheldError
-from copyrator.bundles.jobs.sealed import SealStore
 from copyrator.bundles.jobs.werf_error import refuses_login
-from copyrator.bundles.pod import Login
-from copyrator.bundles.rhythm import retry_delay
-from copyrator.bundles.step import Change
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import JOBS
 from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential, docker_config, remedy_of

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.globs import Globs
+from copyrator.api.selectors import Globs
 from copyrator.bundles.features.login.fields import LoginSpec, cloud_of
 from copyrator.oci.auth import CloudIdentity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail
 from copyrator.bundles.engine.words import Place, View, Words
 from copyrator.bundles.features.login.fields import LoginSpec

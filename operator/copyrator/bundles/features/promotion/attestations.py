@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.api.schema import SpecError
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Registry
+from copyrator.bundles.engine.key_files import Contents
+from copyrator.bundles.engine.keys import KeyReader
 from copyrator.bundles.engine.lookup import DigestQuery, Lookup
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PromotionSpec
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.inputs.key_files import Contents
-from copyrator.bundles.inputs.keys import KeyReader
-from copyrator.bundles.inputs.reader import MissingReferenceError, ReferenceReader
-from copyrator.bundles.version.attached import AttachedReader
 from copyrator.oci.errors import RegistryError
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, FoundAttestations
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from copyrator.api.fields import SpecError
+from copyrator.api.schema import SpecError
+from copyrator.bundles.engine.key_files import Contents, describe_ref, read_public_keys
+from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.promotion.fields import AttestationsFrom
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.identity import hash_of
-from copyrator.bundles.inputs.key_files import Contents, describe_ref, read_public_keys
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.signatures.model import SIGNATURE_KEYS, CosignKeys, TrustError, canonical_entry
 
 _ATTESTATIONS: Final = "spec.promoteFrom.attestations"

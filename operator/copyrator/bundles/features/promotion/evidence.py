@@ -16,8 +16,7 @@ from typing import Final
 
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import count, first_of
-from copyrator.api.times import format_duration, format_time
+from copyrator.api.text import count, first_of, format_duration, format_time
 from copyrator.bundles.features.promotion.fields import AHEAD, AttestationsFrom
 from copyrator.bundles.features.promotion.reasons import PromotionReason
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement

@@ -11,10 +11,16 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
-from copyrator.api.times import parse_time
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
+from copyrator.bundles.engine.gate import Candidate, Findings, Occasion, next_verdict_change
+from copyrator.bundles.engine.links import Link, Named, edges
+from copyrator.bundles.engine.references import ReferenceReader
+from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.promotion.attestations import AttestationLookup, AttesterReader
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.promotion.fields import (
@@ -27,12 +33,6 @@ from copyrator.bundles.features.promotion.fields import (
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
 from copyrator.bundles.features.promotion.reasons import PromotionEvent
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
-from copyrator.bundles.gates.gate import Candidate, Findings, Occasion, next_verdict_change
-from copyrator.bundles.gates.links import Link, Named, edges
-from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.step import Change, Step
-from copyrator.bundles.version.attached import AttachedReader
 from copyrator.signatures.model import DeployedEvidence
 
 log = logging.getLogger(__name__)

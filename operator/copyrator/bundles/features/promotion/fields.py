@@ -8,19 +8,37 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from copyrator.api import names, syntax
-from copyrator.api.bundle_refs import BundleRef, bundle_ref, named
+from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.globs import Globs, is_wild
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import BUNDLE_REQUEST
-from copyrator.api.object_refs import NO_OBJECT, LocalObjectRef
-from copyrator.api.records import Record, Time
-from copyrator.api.schema import Form, Rule, Takes, custom, duration, fail, form_reader, items, text
+from copyrator.api.object_refs import NO_OBJECT, BundleRef, LocalObjectRef, bundle_ref, named
+from copyrator.api.schema import (
+    NAMESPACE,
+    Form,
+    Record,
+    Rule,
+    Takes,
+    Time,
+    custom,
+    duration,
+    fail,
+    form_reader,
+    items,
+    text,
+)
+from copyrator.api.selectors import Globs, is_wild
 from copyrator.api.structs import replace
-from copyrator.api.text import one_line
-from copyrator.api.texts import NAMESPACE
-from copyrator.api.times import parse_duration
+from copyrator.api.text import (
+    LABEL,
+    SUBDOMAIN,
+    check_namespace,
+    check_object_name,
+    matching,
+    one_line,
+    parse_duration,
+    quoted,
+)
 
 PROMOTION_GATE: Final = "promotion"
 """The name of its gate."""
@@ -61,15 +79,15 @@ def _read_keys(value: Any) -> EvidenceKeys:
 
 
 def _environment(value: str) -> str | None:
-    if syntax.namespace(value) is None:
+    if check_namespace(value) is None:
         return None
     hint = "use at most 63 lower-case letters, digits and '-'"
-    return f"{syntax.shown(value)} isn't the name of an environment; {hint}"
+    return f"{quoted(value)} isn't the name of an environment; {hint}"
 
 
-ENVIRONMENT: Final = text(_environment, most=63, pattern=syntax.LABEL)
+ENVIRONMENT: Final = text(_environment, most=63, pattern=LABEL)
 """A DNS label."""
-_CLUSTER: Final = syntax.matching(
+_CLUSTER: Final = matching(
     r"[A-Za-z0-9][-A-Za-z0-9]{0,63}",
     "isn't the uid of a cluster: `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` "
     "prints it there",
@@ -78,9 +96,9 @@ _CLUSTER: Final = syntax.matching(
 
 def _release(value: str) -> str | None:
     namespace, _, name = value.partition("/")
-    if syntax.namespace(namespace) is None and syntax.object_name(name) is None:
+    if check_namespace(namespace) is None and check_object_name(name) is None:
         return None
-    return f"{syntax.shown(value)} isn't a release; write it as namespace/name"
+    return f"{quoted(value)} isn't a release; write it as namespace/name"
 
 
 class AttestationsFrom(Form):
@@ -103,10 +121,7 @@ class AttestationsFrom(Form):
         None
     )
     """The only cluster whose statements count: the uid of its namespace kube-system."""
-    release: (
-        Annotated[str, text(_release, most=317, pattern=f"{syntax.LABEL}/{syntax.SUBDOMAIN}")]
-        | None
-    ) = None
+    release: Annotated[str, text(_release, most=317, pattern=f"{LABEL}/{SUBDOMAIN}")] | None = None
     """The only release whose statements count, as namespace/name."""
 
     @property

@@ -22,21 +22,9 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.api.text import first_of
-from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.bundle import BundleCache, BundleEntry
-from copyrator.bundles.features.promotion.evidence import Objection, find_objections
-from copyrator.bundles.features.promotion.fields import (
-    PROMOTION_GATE,
-    PromotionSpec,
-    PromotionStatus,
-    SoakStatus,
-    allows_promotion,
-    hold_text,
-)
-from copyrator.bundles.features.promotion.reasons import PromotionReason
-from copyrator.bundles.features.promotion.soak import valid_records
-from copyrator.bundles.gates.gate import (
+from copyrator.api.text import first_of, format_duration, parse_time
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -49,7 +37,18 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.gates.links import Link
+from copyrator.bundles.engine.links import Link
+from copyrator.bundles.features.promotion.evidence import Objection, find_objections
+from copyrator.bundles.features.promotion.fields import (
+    PROMOTION_GATE,
+    PromotionSpec,
+    PromotionStatus,
+    SoakStatus,
+    allows_promotion,
+    hold_text,
+)
+from copyrator.bundles.features.promotion.reasons import PromotionReason
+from copyrator.bundles.features.promotion.soak import valid_records
 from copyrator.signatures.model import DeployedEvidence
 
 _NAMED: Final = 3

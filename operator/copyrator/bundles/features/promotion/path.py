@@ -7,11 +7,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from copyrator.api.bundle_status import BundleStatus, GateState
-from copyrator.api.fields import SpecError, map_in
 from copyrator.api.keys import BundleKey
-from copyrator.api.schema import read
-from copyrator.api.text import said
-from copyrator.api.times import format_duration, format_time, parse_time, time_until
+from copyrator.api.schema import SpecError, map_in, read
+from copyrator.api.text import format_duration, format_time, parse_time, said, time_until
 from copyrator.bundles.engine.words import Body, Environment, Soak, View
 from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,

@@ -9,8 +9,7 @@ from typing import ClassVar, Final
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.names import ANN_HOLD, ANN_PROMOTE_TO
-from copyrator.api.text import Detail, said, short_digest
-from copyrator.api.times import parse_time, time_since
+from copyrator.api.text import Detail, parse_time, said, short_digest, time_since
 from copyrator.bundles.engine.words import Body, Deploy, Origins, Place, Stage, View, Words
 from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,

@@ -8,14 +8,14 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import pinned
 from copyrator.bundles.engine.feature import Feature
+from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 from copyrator.bundles.features.rollback.gates import GATES
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.features.rollback.reasons import RollbackEvent
-from copyrator.bundles.ready_conditions import pinned
-from copyrator.bundles.step import Step
 
 
 class RollbackFeature(Feature):

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from copyrator.api import names, syntax
+from copyrator.api import names
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, Pin
-from copyrator.api.fields import SpecError, check_text
-from copyrator.api.records import Time
-from copyrator.api.schema import DERIVED
+from copyrator.api.schema import DERIVED, SpecError, Time, check_text
+from copyrator.api.text import quoted
 
 BUNDLE_SKIPPED_DIGESTS: Final = 20
 """Digests in the annotation skip-digests: each is held in memory, and compared with every version
@@ -52,7 +51,7 @@ class RollbackSpec(Part):
         for part in parts:
             if not _DIGEST.fullmatch(part):
                 hint = "write each as sha256: and 64 hexadecimal digits, separated by commas"
-                raise SpecError(path, f"{syntax.shown(part)} isn't a digest; {hint}")
+                raise SpecError(path, f"{quoted(part)} isn't a digest; {hint}")
         return cls(tuple(sorted(set(parts))))
 
 

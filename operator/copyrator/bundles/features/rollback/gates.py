@@ -7,9 +7,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import ANN_SKIP_DIGESTS
-from copyrator.bundles.features.rollback.fields import RollbackSpec
-from copyrator.bundles.features.rollback.reasons import RollbackReason
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -20,6 +18,8 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     uses,
 )
+from copyrator.bundles.features.rollback.fields import RollbackSpec
+from copyrator.bundles.features.rollback.reasons import RollbackReason
 
 
 def _judge_digest(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:

@@ -16,10 +16,9 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.structs import replace
-from copyrator.api.syntax import shown
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time, quoted
 from copyrator.bundles.features.rollback.fields import PinStatus, describe_ignored, rollback_targets
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 _PIN: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})@(sha256:[0-9a-f]{64})")
 
@@ -50,7 +49,7 @@ def _take_value(
         return PinStatus(requested=asked)
     found = _PIN.fullmatch(asked)
     if found is None:
-        text = f"{shown(asked)} isn't VERSION@sha256:… or {names.NO_PIN}"
+        text = f"{quoted(asked)} isn't VERSION@sha256:… or {names.NO_PIN}"
         return replace(pin, requested=asked, refused=text)
     version, digest = found.groups()
     if (version, digest) == (pin.version, pin.digest):

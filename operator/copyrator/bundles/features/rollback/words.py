@@ -8,8 +8,7 @@ from typing import ClassVar, Final
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.text import Detail, said, short_digest
-from copyrator.api.times import time_since
+from copyrator.api.text import Detail, said, short_digest, time_since
 from copyrator.bundles.engine.words import (
     MESSAGE,
     DeployStep,

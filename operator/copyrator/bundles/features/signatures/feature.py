@@ -10,9 +10,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
+from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Gates, Occasion, Verdict
+from copyrator.bundles.engine.references import ReferenceReader
+from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
@@ -24,10 +28,6 @@ from copyrator.bundles.features.signatures.gates import (
 from copyrator.bundles.features.signatures.store import TrustStore
 from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
 from copyrator.bundles.features.signatures.verifier import SignatureVerifier
-from copyrator.bundles.gates.gate import PASSED, Candidate, Findings, Gates, Occasion, Verdict
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.version.attached import AttachedReader
 from copyrator.kube.events import NORMAL, WARNING, EventType
 from copyrator.oci.errors import RegistryError
 

@@ -14,8 +14,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     Candidate,
     Facts,
     Gate,
@@ -27,7 +26,8 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.gates.signers import Asked
+from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 
 
 @dataclass(frozen=True, slots=True)

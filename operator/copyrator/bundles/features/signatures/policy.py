@@ -27,23 +27,22 @@ from typing import Annotated, Any, Final
 import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
-from copyrator.api.globs import MAX_GLOB_TEXT, MAX_GLOBS, NO_GLOBS, Globs, globs, is_wild
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.schema import Form, below, closed, fail, items, reader
+from copyrator.api.schema import Form, SpecError, below, closed, fail, items, reader
+from copyrator.api.selectors import MAX_GLOB_TEXT, MAX_GLOBS, NO_GLOBS, Globs, globs, is_wild
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
-from copyrator.bundles.gates.gate import Refused, Verdict, Waiting
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.identity import hash_of
-from copyrator.bundles.inputs.key_files import (
+from copyrator.bundles.engine.gate import Refused, Verdict, Waiting
+from copyrator.bundles.engine.key_files import (
     Contents,
     checked,
     describe_ref,
     find_files,
     read_public_keys,
 )
-from copyrator.oci.reference import DOCKER_HUB_NAMES
+from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.jobs.identity import hash_of
+from copyrator.oci.exchange import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,

@@ -13,12 +13,17 @@ from contextlib import suppress
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef
+from copyrator.api.schema import SpecError
 from copyrator.api.text import count
 from copyrator.api.verify import refs_of
-from copyrator.bundles.bundle import BundleEntry
-from copyrator.bundles.context import Context
+from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.key_files import Contents, files_of
+from copyrator.bundles.engine.keys import KeyReader
+from copyrator.bundles.engine.references import ReferenceReader, verify_ref
+from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import (
@@ -29,16 +34,10 @@ from copyrator.bundles.features.signatures.policy import (
     SignaturePolicy,
     policy_in,
 )
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.inputs.key_files import Contents, files_of
-from copyrator.bundles.inputs.keys import KeyReader
-from copyrator.bundles.inputs.reader import ReferenceReader
-from copyrator.bundles.inputs.watches import verify_ref
-from copyrator.bundles.step import Change
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.store import seen
+from copyrator.kube.watch.reflector import seen
 from copyrator.signatures.model import SignatureRequirement
 
 log = logging.getLogger(__name__)

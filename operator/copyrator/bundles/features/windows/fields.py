@@ -15,16 +15,26 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from copyrator.api import syntax
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.fields import check_text
-from copyrator.api.schema import Form, Rule, Takes, custom, fail, form_reader, items, reader, text
+from copyrator.api.schema import (
+    Form,
+    Rule,
+    Takes,
+    check_text,
+    custom,
+    fail,
+    form_reader,
+    items,
+    reader,
+    text,
+)
+from copyrator.api.text import among, matching, quoted
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 DAY_MINUTES: Final = 24 * 60
-_DAY: Final = syntax.among(DAYS, f"isn't a day; use {', '.join(DAYS)}")
+_DAY: Final = among(DAYS, f"isn't a day; use {', '.join(DAYS)}")
 _CLOCK: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME: Final = syntax.matching(f"{_CLOCK}|24:00", "isn't a time; write it as 09:00, up to 24:00")
+_TIME: Final = matching(f"{_CLOCK}|24:00", "isn't a time; write it as 09:00, up to 24:00")
 _HORIZON: Final = 15
 """Days that are searched: a window that summer time skips opens a week later."""
 _STEP: Final = timedelta(hours=6)
@@ -52,7 +62,7 @@ def _time(pattern: str) -> Takes:
 def _zone(value: str) -> str | None:
     if value in _zones():
         return None
-    return f"{syntax.shown(value)} isn't a known time zone; use an IANA name such as Europe/Berlin"
+    return f"{quoted(value)} isn't a known time zone; use an IANA name such as Europe/Berlin"
 
 
 class Window(Form):

@@ -7,9 +7,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.features.windows.fields import DAYS, WindowsSpec, is_open, next_opening
-from copyrator.bundles.features.windows.reasons import WindowsReason
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -20,6 +18,8 @@ from copyrator.bundles.gates.gate import (
     Waiting,
     uses,
 )
+from copyrator.bundles.features.windows.fields import DAYS, WindowsSpec, is_open, next_opening
+from copyrator.bundles.features.windows.reasons import WindowsReason
 
 
 def _judge_windows(

@@ -124,7 +124,7 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     bundle: Make,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "copyrator.bundles.status")
+    caplog.set_level(logging.INFO, "copyrator.bundles.engine.status")
     other_day = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
     closed = {"days": [other_day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
     bundle(version="1.*", minAge="1h", windows=[closed], retry={"limit": 3, "backoff": "1s"})

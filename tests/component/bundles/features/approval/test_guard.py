@@ -27,7 +27,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.deploy.attempt import AttemptMemory
+from copyrator.bundles.engine.attempt import AttemptMemory
+from copyrator.bundles.features.approval.guard.lists import GuardTiming
 from copyrator.bundles.features.approval.operations import BEGIN
 from copyrator.bundles.features.approval.plan_store import StoredPlans
 from copyrator.bundles.features.approval.script import PlanExit
@@ -50,7 +51,7 @@ def start(cluster: BundleCluster, run: Run) -> Run:
         run,
         guard_policy=POLICY,
         lease_namespace=HOME,
-        timing=replace(TIMING, guard_list_kept=KEPT, job_handover=0.5),
+        timing=replace(TIMING, features=(GuardTiming(kept=KEPT),), job_handover=0.5),
     )
 
 
@@ -154,7 +155,7 @@ async def test_a_guard_costs_two_requests_of_an_attempt(
 ) -> None:
     counts = []
     for name, begin in (("plain", partial(run, guard_policy=None)), ("guarded", start)):
-        operator = await begin(timing=replace(TIMING, guard_list_kept=KEPT))
+        operator = await begin(timing=replace(TIMING, features=(GuardTiming(kept=KEPT),)))
         bundle(name, approval=ALWAYS)
         found = await waits(cluster, name=name)
         await idle(operator)
@@ -265,7 +266,7 @@ async def test_lists_whose_time_has_come_together_go_together(
     cluster.write(f"{LISTS}/left", {"metadata": metadata, "data": left})
     began, kept = asyncio.get_running_loop().time(), 1.0
 
-    await start(timing=replace(TIMING, guard_list_kept=kept))
+    await start(timing=replace(TIMING, features=(GuardTiming(kept=kept),)))
 
     await eventually(lambda: not config_maps(cluster), "they go")
     assert asyncio.get_running_loop().time() - began < len(left) * kept / 2
@@ -329,7 +330,7 @@ async def test_a_list_that_is_there_already_is_what_is_approved_now(
 ) -> None:
     """The process died between the list and the Job."""
     werf.holds_deploys = True
-    patient = replace(TIMING, guard_list_kept=60.0, job_handover=0.5)
+    patient = replace(TIMING, features=(GuardTiming(kept=60.0),), job_handover=0.5)
     operator = await start(timing=patient)
     cluster.dies_at = None
     job = await begun(cluster, bundle)
@@ -482,7 +483,7 @@ async def test_where_the_others_take_no_more_a_list_has_a_config_map_of_its_own(
     if is_deleted:
         cluster.drop(f"{LISTS}/{PAGE}")
     werf.holds_deploys = True
-    await start(timing=replace(TIMING, guard_list_kept=60.0))
+    await start(timing=replace(TIMING, features=(GuardTiming(kept=60.0),)))
 
     job = await begun(cluster, bundle)
 
@@ -496,7 +497,7 @@ async def test_what_a_crash_left_allows_nothing_where_the_new_list_does_not_fit_
 ) -> None:
     """A Job is held to each list that has its name: an old one beside it would allow more."""
     werf.holds_deploys = True
-    patient = replace(TIMING, guard_list_kept=60.0, job_handover=0.5)
+    patient = replace(TIMING, features=(GuardTiming(kept=60.0),), job_handover=0.5)
     operator = await start(timing=patient)
     cluster.dies_at = None
     job = await begun(cluster, bundle)

@@ -35,8 +35,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
+from copyrator.bundles.features.approval.permissions import ReviewTiming
 from copyrator.bundles.jobs.rights import PERMISSION_KINDS
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -47,7 +48,7 @@ NO_REVIEW: list[Any] = [[], {}, {"status": None}, {"status": {"allowed": "yes"}}
 @pytest.fixture
 def timing() -> BundleTiming:
     """A review that a test holds doesn't end by itself."""
-    return replace(TIMING, review_timeout=60.0)
+    return replace(TIMING, features=(ReviewTiming(timeout=60.0, pause=600.0),))
 
 
 async def test_each_permission_is_asked_about_once_for_a_plan(
@@ -154,7 +155,7 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     timing: BundleTiming,
 ) -> None:
     """Also about a plan that waits: its operations are in its Secret."""
-    soon = replace(timing, review_pause=0.2, review_longest_pause=0.2)
+    soon = replace(timing, features=(ReviewTiming(timeout=60.0, pause=0.2, longest_pause=0.2),))
     cluster.permits = all_but("get secrets")
     cluster.reviews_fault = FAULTS[0]
     bundle(approval=ALWAYS)
@@ -186,7 +187,7 @@ async def test_reviews_that_hang_hold_nothing_up_and_end(
     names = [f"shop-{number}" for number in range(6)]
     for name in names:
         bundle(name, approval=ON_RISK)
-    operator = await run(timing=replace(TIMING, review_timeout=0.5))
+    operator = await run(timing=replace(TIMING, features=(ReviewTiming(timeout=0.5, pause=600.0),)))
     for name in names:
         await deployed(cluster, name)
         assert "missingPermissions" not in plan(cluster, name)

@@ -31,7 +31,8 @@ from tests.component.bundles.reviewing import (
 )
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.features.approval.permissions import ReviewTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("registry")
 @pytest.fixture
 def timing() -> BundleTiming:
     """A review that a test holds doesn't end by itself."""
-    return replace(TIMING, review_timeout=60.0)
+    return replace(TIMING, features=(ReviewTiming(timeout=60.0, pause=600.0),))
 
 
 async def test_what_is_missing_is_in_the_status_of_a_plan_that_waits(

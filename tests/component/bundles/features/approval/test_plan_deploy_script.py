@@ -19,7 +19,6 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import (
     PLAN_OPERATIONS,
     Operation,
@@ -30,6 +29,7 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.script import PlanExit, deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile, checked_deploy_command
 from copyrator.bundles.jobs.werf_error import find_error
 

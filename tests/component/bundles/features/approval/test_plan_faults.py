@@ -28,6 +28,7 @@ from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
 from copyrator.bundles.features.approval.operations import BEGIN, END, PLAN_OPERATIONS
+from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.approval.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
@@ -251,7 +252,7 @@ async def test_a_log_that_can_not_be_read_yet_is_read_later(
 ) -> None:
     cluster.log_faults = [500, 503, 429]
     bundle(approval=ALWAYS)
-    await run(timing=replace(TIMING, plan_log_retry=0.5))
+    await run(timing=replace(TIMING, features=(PlanTiming(log_retry=0.5),)))
     found = await waits(cluster)
     assert found["number"] == 1
     said = {one["plan"].get("message", "") for one in cluster.statuses["shop"] if "plan" in one}
@@ -262,7 +263,7 @@ async def test_a_kubelet_that_hangs_holds_up_only_its_own_bundle(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     """With more of them than there are workers; there are 4."""
-    timing = replace(TIMING, plan_log_timeout=4.0, plan_log_retry=0.5)
+    timing = replace(TIMING, features=(PlanTiming(log_timeout=4.0, log_retry=0.5),))
     names = [f"hangs{number}" for number in range(6)]
     cluster.hanging_logs = "hangs"
     for name in names:
@@ -299,7 +300,8 @@ async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
 ) -> None:
     cluster.log_faults = [500] * 99
     bundle(approval=ALWAYS, retry=ONCE)
-    await run(timing=replace(TIMING, plan_log_patience=2.0, plan_log_retry=0.5))
+    soon = PlanTiming(log_patience=2.0, log_retry=0.5)
+    await run(timing=replace(TIMING, features=(soon,)))
     found = await waits(cluster, "PlanUnstable")
     assert "its log can't be read" in found["message"]
 

@@ -20,10 +20,10 @@ from tests.component.bundles.test_secret_key import KEY, put, variable
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.engine.bundle import read_entry
 from copyrator.bundles.features.approval.orders import plan_order
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.jobs.job import build_deploy_job
 
 pytestmark = pytest.mark.usefixtures("registry")

@@ -16,6 +16,7 @@ from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 
+from copyrator.bundles.features.approval.guard.lists import GuardTiming
 from copyrator.bundles.features.approval.script import PlanExit
 
 RETRY = 0.5
@@ -25,7 +26,9 @@ VALUES = [{"kind": "ConfigMap", "name": "values"}]
 @pytest.fixture
 def start(cluster: BundleCluster, run: Run) -> Run:
     """Starts operators with a guard."""
-    timing = replace(TIMING, guard_list_kept=60.0, job_handover=0.5, uninstall_retry=RETRY)
+    timing = replace(
+        TIMING, features=(GuardTiming(kept=60.0),), job_handover=0.5, uninstall_retry=RETRY
+    )
     return partial(run, guard_policy=GUARD, lease_namespace=HOME, timing=timing)
 
 

@@ -18,7 +18,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 from tests.packed_charts import CHART_YAML, chart, pack, pack_entries
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.lookup import DigestQuery
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.reader import ChartReader
@@ -28,7 +28,7 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.workqueue.isolated import Isolated
 
 UNVENDORED = pack(

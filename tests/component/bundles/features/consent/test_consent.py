@@ -18,10 +18,10 @@ from tests.component.bundles.workloads import deployment
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.consent.feature import ConsentTiming
 from copyrator.bundles.features.health.watcher import HealthTiming
-from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.informers import PlacementTiming
 
 ACCEPT = "operator.werf.dev/accept-from"
 OLD = {"deployed": {"namespace": "prod", "version": "0.9.0", "digest": "sha256:" + "a" * 64}}

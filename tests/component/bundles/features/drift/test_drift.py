@@ -40,7 +40,7 @@ def release(cluster: BundleCluster, werf: Werf) -> Release:
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons of the Events about drift, which are logged too."""
-    ours = [one for one in caplog.records if one.name == "copyrator.bundles.context"]
+    ours = [one for one in caplog.records if one.name == "copyrator.bundles.engine.context"]
     reasons = [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
     return [reason for reason in reasons if reason.startswith("Drift")]
 

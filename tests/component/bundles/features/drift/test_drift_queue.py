@@ -28,6 +28,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
+from copyrator.bundles.features.approval.queue import PlanTiming
+from copyrator.bundles.features.drift.checks import DriftTiming
+
 NAMES = [f"shop{number:02}" for number in range(6)]
 FLEET = 300 if LONG else 20
 """Bundles that are checked each quarter of an hour."""
@@ -161,7 +164,7 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
 ) -> None:
     for name in NAMES[:2]:
         bundle(name, drift={**DETECT, "interval": "15m"})
-    timing = replace(TIMING, plan_requeue=0.2)
+    timing = replace(TIMING, features=(PlanTiming(requeue=0.2),))
     operator: Operator = await run(timing=timing, max_plan_jobs=2)
     await eventually(lambda: all(is_checked(cluster, name) for name in NAMES[:2]))
     werf.holds_checks = True
@@ -184,7 +187,7 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     run: Run,
     bundle: Make,
 ) -> None:
-    timing = replace(TIMING, drift_tidied=timedelta())
+    timing = replace(TIMING, features=(DriftTiming(tidied=timedelta()),))
     names = [f"shop{number}" for number in range(FLEET)]
     for name in names:
         bundle(name, drift={**DETECT, "interval": "1h"})

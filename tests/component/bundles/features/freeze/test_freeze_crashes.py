@@ -15,7 +15,7 @@ from tests.component.bundles.freezing import freeze, gate, thaw
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.names import ANN_GIVEN_UP
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -30,7 +30,7 @@ from tests.component.bundles.workloads import deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.kube.resources import DEPLOYMENTS
 
 pytestmark = pytest.mark.usefixtures("registry")

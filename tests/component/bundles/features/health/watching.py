@@ -9,10 +9,10 @@ from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING
 
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.watcher import HealthTiming
-from copyrator.kube.watch.placement import PlacementTiming
+from copyrator.kube.watch.informers import PlacementTiming
 
 SOON = HealthTiming(
     settle=0.05,

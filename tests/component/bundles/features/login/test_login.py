@@ -29,8 +29,8 @@ from tests.component.bundles.waiting import eventually, given_up
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.times import format_time
-from copyrator.bundles.jobs.sealed import SealStore
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
 
 EXPIRES = "operator.werf.dev/login-expires"

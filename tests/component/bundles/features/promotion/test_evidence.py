@@ -29,15 +29,15 @@ from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.gate import Gates, Occasion
+from copyrator.bundles.engine.polling import CONFIRMED, PollStates, VersionResolver
 from copyrator.bundles.features.promotion.fields import (
     AttestationsFrom,
     EvidenceKeys,
     PromotionSpec,
 )
 from copyrator.bundles.features.promotion.gates import GATE
-from copyrator.bundles.gates.gate import Gates, Occasion
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.polling import CONFIRMED, PollStates, VersionResolver
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {

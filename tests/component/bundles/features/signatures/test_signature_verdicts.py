@@ -30,18 +30,18 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.attached import AttachedReader
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures import verifier
 from copyrator.bundles.features.signatures.verifier import SignatureVerifier, judge_found
-from copyrator.bundles.gates.signers import Asked
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.version.attached import AttachedReader
-from copyrator.bundles.version.polls import RegistryPoller
 from copyrator.metrics import Metrics
 from copyrator.oci.errors import RegistryUnreachable
-from copyrator.oci.reference import Repository
+from copyrator.oci.exchange import Repository
 from copyrator.signatures import keys, sigstore_bundle
 from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, SIGNATURE_WORK
 from copyrator.signatures.model import (

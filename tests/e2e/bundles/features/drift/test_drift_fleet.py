@@ -13,7 +13,7 @@ from tests.e2e.faults.recorder import Recorder
 from tests.e2e.operator_process import until
 from tests.long import long_form
 
-from copyrator.api.times import parse_time
+from copyrator.api.text import parse_time
 from copyrator.bundles.features.drift.record import check_rhythm
 
 FLEET = 300

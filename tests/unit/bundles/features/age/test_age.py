@@ -8,12 +8,9 @@ from typing import Any
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.candidates import AgeStatus, CandidateStatus
-from copyrator.api.times import format_time
-from copyrator.bundles.features.age import gates as age
-from copyrator.bundles.features.age.fields import AgeSpec
-from copyrator.bundles.gates.gate import (
+from copyrator.api.bundle_status import AgeStatus, BundleStatus, CandidateStatus, Deployed
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     PASSED,
     Candidate,
@@ -22,6 +19,8 @@ from copyrator.bundles.gates.gate import (
     Occasion,
     Waiting,
 )
+from copyrator.bundles.features.age import gates as age
+from copyrator.bundles.features.age.fields import AgeSpec
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -9,7 +9,7 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
 from copyrator.bundles.features.approval.plans import OperationCounts, PlanOutcome

@@ -11,14 +11,8 @@ from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.api.times import format_time
-from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
-from copyrator.bundles.features.approval.gates import GATE, passes, summary
-from copyrator.bundles.features.approval.plan_words import UNKNOWN
-from copyrator.bundles.features.approval.plans import OperationCounts
-from copyrator.bundles.features.approval.record import PlanTarget
-from copyrator.bundles.gates.gate import (
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -28,6 +22,12 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.gates import GATE, passes, summary
+from copyrator.bundles.features.approval.plan_words import UNKNOWN
+from copyrator.bundles.features.approval.plans import OperationCounts
+from copyrator.bundles.features.approval.record import PlanTarget
 
 
 def judged(

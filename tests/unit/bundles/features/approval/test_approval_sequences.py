@@ -19,10 +19,12 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy import state
-from copyrator.bundles.deploy.decide import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.engine import deciding as state
+from copyrator.bundles.engine.bundle import BundleEntry, Memories, acknowledge, read_entry
+from copyrator.bundles.engine.deploy import Case, MomentGates, decide_deploy, record_resolution
 from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.engine.gate import Gates
+from copyrator.bundles.engine.resolve import Resolution
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
@@ -46,14 +48,10 @@ from copyrator.bundles.features.approval.record import (
     requested_plan,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_status
-from copyrator.bundles.gates.gate import Gates
 from copyrator.bundles.jobs.outcome import Ending
-from copyrator.bundles.memory import Memories
-from copyrator.bundles.requests import acknowledge
-from copyrator.bundles.version.resolve import Resolution
 
 if TYPE_CHECKING:
-    from copyrator.bundles.context import Context
+    from copyrator.bundles.engine.context import Context
 
 LINES = (
     "create ::ConfigMap:a",
@@ -233,7 +231,7 @@ class Simulation:
     # --- the operator ---
 
     def visit(self) -> None:
-        """Until nothing is left to do now, as bundles.reconciler does it."""
+        """Until nothing is left to do now, as bundles.engine.reconciler does it."""
         for _ in range(9):
             if self.status.attempted.outcome == Outcome.RUNNING or not self.step():
                 break

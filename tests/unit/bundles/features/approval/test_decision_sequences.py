@@ -26,7 +26,7 @@ from tests.unit.bundles.features.approval.plan_samples import (
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record

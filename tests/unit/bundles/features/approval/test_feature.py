@@ -12,11 +12,11 @@ from tests.unit.bundles.features.approval.plan_samples import with_plan
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.bundle import read_entry
+from copyrator.bundles.engine.bundle import read_entry
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.age.reasons import AgeReason
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.step import Change
 
 BODY = {
     "metadata": {"namespace": "team", "name": "shop"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.builders.bundles import bundle, parsed
 
-from copyrator.api.globs import Globs
+from copyrator.api.selectors import Globs
 from copyrator.bundles.features.approval.defaults import ApprovalPolicy
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.fields import BundleDefaults

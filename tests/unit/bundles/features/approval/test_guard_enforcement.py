@@ -37,7 +37,7 @@ def client() -> Client:
 @pytest.fixture
 def reviewer(client: Client) -> EnforcementReviewer:
     settings = Settings(guard_policy="guard")
-    return EnforcementReviewer(cast("KubeClient", client), settings, lambda: client.at, 600.0)
+    return EnforcementReviewer(cast("KubeClient", client), settings, lambda: client.at)
 
 
 @pytest.mark.promise

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.guard.listing import (
     LIST_BYTES,
     GuardedDeploy,
@@ -31,6 +30,7 @@ from copyrator.bundles.features.approval.operations import (
     OperationType,
     read_operation,
 )
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 ACCOUNT = ServiceAccount("team", "werf")
 DEPLOY = GuardedDeploy(

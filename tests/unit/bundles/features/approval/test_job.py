@@ -14,18 +14,18 @@ from tests.unit.bundles.job_samples import (
 )
 
 from copyrator.api.bundle_spec import SecretKey
+from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.guard.listing import GUARDED_NAME_LENGTH
 from copyrator.bundles.features.approval.orders import Proof, build_plan_job, planned_order
 from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.gates.restrictions import restrict_spec
 from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
+from copyrator.bundles.jobs.pod import Login
 from copyrator.bundles.jobs.seal import (
     SealedValues,
     sealed_render_salt,
     sealed_secret_key,
     sealed_value,
 )
-from copyrator.bundles.pod import Login
 
 GOLDEN = Path(__file__).parent / "golden"
 WITH_KEY = SealedValues(

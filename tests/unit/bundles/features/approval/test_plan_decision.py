@@ -9,7 +9,7 @@ from tests.replacing import replace
 from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
@@ -21,7 +21,7 @@ from copyrator.bundles.features.approval.fields import (
     RejectedPlan,
 )
 from copyrator.bundles.features.approval.record import DEPLOY
-from copyrator.bundles.identity import hash_of
+from copyrator.bundles.jobs.identity import hash_of
 
 
 def named(**annotations: str) -> dict[str, str]:

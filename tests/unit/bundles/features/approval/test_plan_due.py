@@ -17,12 +17,8 @@ from tests.unit.bundles.features.approval.plan_samples import (
 )
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
-from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
-from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
-from copyrator.bundles.gates.gate import (
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import (
     Candidate,
     Facts,
     Findings,
@@ -31,6 +27,10 @@ from copyrator.bundles.gates.gate import (
     next_verdict_change,
     record_verdicts,
 )
+from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
 

@@ -31,8 +31,10 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN
-from copyrator.api.records import Packed
-from copyrator.api.times import format_time
+from copyrator.api.schema import Packed
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.bundle import read_entry
+from copyrator.bundles.engine.step import AT_ONCE, record_part
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import (
     ApprovalMode,
@@ -46,6 +48,7 @@ from copyrator.bundles.features.approval.plans import MAX_RISKY, MAX_UNBOUND, Op
 from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanFault, PlanTarget
 from copyrator.bundles.features.drift.record import CHECK
 from copyrator.bundles.features.rollback.fields import PinStatus
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.words import Inexact
 
 
@@ -682,3 +685,10 @@ def test_a_saved_plan_that_keeps_differing_isnt_compared(
     status = replace(with_plan(outcome="Running"), attempted=attempted)
     found = plan_record.without_unstable_file(status, status.part(PlanStatus), EXACT)
     assert found == (EXACT if is_kept else replace(BOUND, inexact=Inexact.UNSTABLE))
+
+
+def test_a_part_that_was_written_is_followed_by_a_reconcile() -> None:
+    metadata = {"namespace": "team", "name": "shop", "uid": "1", "resourceVersion": "1"}
+    shop = read_entry({"metadata": metadata, "spec": {}}, BundleDefaults())
+    assert AT_ONCE in record_part(shop, BundleStatus(ready=1)).due
+    assert AT_ONCE not in record_part(shop, shop.status).due

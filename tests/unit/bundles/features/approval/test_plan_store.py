@@ -12,6 +12,8 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.fields import ApprovedPlan
 from copyrator.bundles.features.approval.plan_store import PlanStore
 from copyrator.bundles.features.approval.plans import Baseline
@@ -22,8 +24,6 @@ from copyrator.bundles.features.approval.secrets import (
 )
 from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.script import SealedFile
-from copyrator.bundles.jobs.sealed import SealStore
-from copyrator.bundles.memory import Memories
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"

@@ -11,7 +11,7 @@ from tests.unit.bundles.features.approval.plan_samples import CREATE, DELETE, NO
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Plan

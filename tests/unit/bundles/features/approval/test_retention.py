@@ -9,12 +9,12 @@ from tests.replacing import replace
 from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.plans import PreviewPlan
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
-from copyrator.bundles.pod import Kept
+from copyrator.bundles.jobs.pod import Kept
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600

@@ -11,7 +11,6 @@ from tests.conditions import conditions
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import MAX_MISSING, Attempted, BundleStatus, MissingPermission
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
 from copyrator.bundles.features.approval.rights import (
@@ -28,6 +27,7 @@ from copyrator.bundles.jobs.rights import (
     PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
+    ServiceAccount,
     grants,
 )
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource

@@ -22,7 +22,7 @@ from copyrator.api.bundle_status import Outcome
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.times import format_time, parse_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.features.attest.fields import (
     MAX_ATTESTED,
     AttestationsStatus,

@@ -12,11 +12,7 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.bundles.engine.feature import is_used_in
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.charts.facts import ChartFacts
-from copyrator.bundles.features.charts.feature import ChartsFeature
-from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -29,6 +25,10 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.charts.facts import ChartFacts
+from copyrator.bundles.features.charts.feature import ChartsFeature
+from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
 APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))

@@ -10,8 +10,8 @@ import pytest
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.keys import ReleaseKey
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.consent.judge import ConsentFacts, assumption, judge, refusal
+from copyrator.bundles.jobs.rights import ServiceAccount
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 THEN = "2026-11-01T00:00:00Z"

@@ -12,9 +12,11 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.engine.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features import FEATURES
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.dependencies.fields import MAX_DEPENDENCIES, DependenciesSpec
@@ -26,8 +28,6 @@ from copyrator.bundles.features.dependencies.gates import (
     find_unready,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Findings, Occasion, Waiting
-from copyrator.bundles.step import Change
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

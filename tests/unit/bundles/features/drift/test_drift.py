@@ -16,10 +16,10 @@ from tests.unit.bundles.features.approval.plan_samples import spec as spec_of
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import ConditionStatus
-from copyrator.api.globs import Globs
-from copyrator.api.times import format_time
+from copyrator.api.selectors import Globs
+from copyrator.api.text import format_time
 from copyrator.api.verify import Verification
-from copyrator.bundles import deciding
+from copyrator.bundles.engine import deciding
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
 from copyrator.bundles.features.approval.operations import (

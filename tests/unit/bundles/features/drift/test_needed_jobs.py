@@ -9,16 +9,16 @@ from tests.replacing import replace
 from tests.unit.bundles.features.approval.plan_samples import PLANNED
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
 from copyrator.bundles.features.approval.plans import Baseline, PreviewPlan
 from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
-from copyrator.bundles.memory import Memories
 
 if TYPE_CHECKING:
-    from copyrator.bundles.context import Context
+    from copyrator.bundles.engine.context import Context
 
 NONE = cast("Context", None)
 FEATURES = Features([ApprovalFeature(NONE), DriftFeature(NONE)], Memories())

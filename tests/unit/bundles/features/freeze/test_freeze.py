@@ -9,11 +9,8 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
-from copyrator.bundles.deploy import state
-from copyrator.bundles.features.freeze.fields import Freeze, FreezeFindings, read_annotation
-from copyrator.bundles.features.freeze.gates import GATE
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine import deciding as state
+from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
     Facts,
@@ -24,6 +21,9 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
+from copyrator.bundles.features.freeze.fields import Freeze, FreezeFindings, read_annotation
+from copyrator.bundles.features.freeze.gates import GATE
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.outcome import ending_of, read_job
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)

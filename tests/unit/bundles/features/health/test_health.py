@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
-from copyrator.bundles.context import BundleTiming
+from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.health.judge import (
     ALL_HEALTH_NAMESPACES,
     DECODERS,
@@ -39,7 +39,7 @@ from copyrator.bundles.features.health.watcher import (
     HealthWatcher,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
-from copyrator.bundles.identity import other_manager
+from copyrator.bundles.jobs.identity import other_manager
 
 NOW = 5000.0
 RELEASE = {

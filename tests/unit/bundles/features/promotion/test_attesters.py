@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.unit.signatures.making import entry, key, private_pem, public_pem
 
-from copyrator.api.fields import SpecError
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.schema import SpecError
+from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import AttestationsFrom, EvidenceKeys
 from copyrator.bundles.features.signatures.policy import combine_requirements, find_signer
-from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
 from copyrator.signatures.keys import identify
 from copyrator.signatures.model import NotationTrust, SignatureRequirement
 

@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.engine.gate import (
+    PASSED,
+    Candidate,
+    Facts,
+    Findings,
+    Occasion,
+    Verdict,
+    Waiting,
+)
 from copyrator.bundles.features.promotion.evidence import find_objections
 from copyrator.bundles.features.promotion.fields import (
     AHEAD,
@@ -25,15 +34,6 @@ from copyrator.bundles.features.promotion.fields import (
 )
 from copyrator.bundles.features.promotion.gates import GATE, PromotionSource, Sources
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.gate import (
-    PASSED,
-    Candidate,
-    Facts,
-    Findings,
-    Occasion,
-    Verdict,
-    Waiting,
-)
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

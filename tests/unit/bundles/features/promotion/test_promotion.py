@@ -12,21 +12,11 @@ from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, GateStatus
-from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
-from copyrator.api.times import format_time
-from copyrator.bundles.features.promotion.fields import (
-    DEFAULT_SOAK,
-    MAX_HOLD_TEXT,
-    PromotionSpec,
-    SoakStatus,
-    allows_promotion,
-    hold_text,
-)
-from copyrator.bundles.features.promotion.gates import GATE, GATES, PromotionSource, Sources
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.gates.gate import (
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     PASSED,
     Candidate,
@@ -37,6 +27,16 @@ from copyrator.bundles.gates.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.promotion.fields import (
+    DEFAULT_SOAK,
+    MAX_HOLD_TEXT,
+    PromotionSpec,
+    SoakStatus,
+    allows_promotion,
+    hold_text,
+)
+from copyrator.bundles.features.promotion.gates import GATE, GATES, PromotionSource, Sources
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 DIGEST = "sha256:" + "1" * 64

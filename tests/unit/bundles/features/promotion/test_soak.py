@@ -18,7 +18,16 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outco
 from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import Gap, SeenTime
-from copyrator.api.times import format_time
+from copyrator.api.text import format_time
+from copyrator.bundles.engine.gate import (
+    Candidate,
+    Facts,
+    Findings,
+    Occasion,
+    Passed,
+    Verdict,
+    Waiting,
+)
 from copyrator.bundles.features.promotion.fields import (
     MAX_SOAKS,
     PromotionSpec,
@@ -32,15 +41,6 @@ from copyrator.bundles.features.promotion.soak import (
     valid_records,
 )
 from copyrator.bundles.features.rollback.fields import PinStatus
-from copyrator.bundles.gates.gate import (
-    Candidate,
-    Facts,
-    Findings,
-    Occasion,
-    Passed,
-    Verdict,
-    Waiting,
-)
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 REPO = "registry.example.com/shop"

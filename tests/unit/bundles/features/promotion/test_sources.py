@@ -13,15 +13,15 @@ import pytest
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import SeenTime
-from copyrator.bundles.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
+from copyrator.bundles.engine.gate import load_gates
+from copyrator.bundles.engine.links import MAX_SEARCHED, find_cycle_fault
+from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.dependencies.feature import DependenciesFeature
 from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.promotion.fields import SoakStatus
 from copyrator.bundles.features.promotion.gates import PromotionSource, allows, find_sources
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.gates.gate import load_gates
-from copyrator.bundles.gates.links import MAX_SEARCHED, find_cycle_fault
-from copyrator.bundles.step import Change
 
 OWN = "operator.werf.dev/"
 TO_ALL = {f"{OWN}promote-to": "*"}

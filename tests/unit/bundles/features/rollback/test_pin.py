@@ -21,15 +21,15 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
-from copyrator.api.records import Packed
-from copyrator.bundles.bundle import BundleEntry, read_entry
-from copyrator.bundles.deploy.state import Evidence, finish
+from copyrator.api.schema import Packed
+from copyrator.bundles.engine.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.conditions import update_pending
+from copyrator.bundles.engine.deciding import Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.outcome import Ending
-from copyrator.bundles.ready_conditions import update_pending
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
 LATER = datetime(2026, 11, 27, 11, tzinfo=UTC)

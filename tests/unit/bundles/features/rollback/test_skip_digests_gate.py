@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.engine.gate import PASSED, Candidate, Facts, Occasion, Refused
 from copyrator.bundles.features.rollback.fields import RollbackSpec
 from copyrator.bundles.features.rollback.gates import GATE
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Refused
 
 NAMED, OTHER = (f"sha256:{letter * 64}" for letter in "ab")
 SPEC = BundleSpec(

@@ -11,11 +11,8 @@ import pytest
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.verify import Verification
-from copyrator.bundles.features.signatures import gates as signature
-from copyrator.bundles.features.signatures.feature import SignaturesFeature
-from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
-from copyrator.bundles.gates import gate as gates
-from copyrator.bundles.gates.gate import (
+from copyrator.bundles.engine import gate as gates
+from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     Candidate,
     Facts,
@@ -25,7 +22,10 @@ from copyrator.bundles.gates.gate import (
     Refused,
     Waiting,
 )
-from copyrator.bundles.gates.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.features.signatures import gates as signature
+from copyrator.bundles.features.signatures.feature import SignaturesFeature
+from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
 from copyrator.signatures.model import Holds, Judgement, SignatureFailure, SignatureRequirement
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)

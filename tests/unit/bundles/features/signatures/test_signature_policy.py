@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.fields import SpecError
+from copyrator.api.schema import SpecError
+from copyrator.bundles.engine.gate import Refused, Waiting
 from copyrator.bundles.features.signatures.policy import (
     NO_POLICY,
     SIGNATURE_POLICY_BYTES,
@@ -21,7 +22,6 @@ from copyrator.bundles.features.signatures.policy import (
     policy_in,
     read_policy,
 )
-from copyrator.bundles.gates.gate import Refused, Waiting
 
 ANY_OF = [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]
 ENTRY = {"repositories": ["*"], "anyOf": ANY_OF}

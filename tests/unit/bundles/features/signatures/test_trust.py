@@ -13,8 +13,8 @@ from tests.unit.signatures.notary import make_ca
 
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.verify import Cosign, Notation, VerifyEntry
+from copyrator.bundles.engine.gate import Refused, Waiting
 from copyrator.bundles.features.signatures import policy as trust
-from copyrator.bundles.gates.gate import Refused, Waiting
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,

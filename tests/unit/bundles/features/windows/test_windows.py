@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.engine.gate import PASSED, Candidate, Facts, Occasion, Waiting
 from copyrator.bundles.features.windows.fields import (
     DAYS,
     Window,
@@ -21,7 +22,6 @@ from copyrator.bundles.features.windows.fields import (
     next_opening,
 )
 from copyrator.bundles.features.windows.gates import GATE
-from copyrator.bundles.gates.gate import PASSED, Candidate, Facts, Occasion, Waiting
 
 BERLIN = "Europe/Berlin"
 MINUTE = timedelta(minutes=1)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.account import ServiceAccount
 from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.settings.config import Settings
@@ -42,6 +42,8 @@ _NAMELESS: Final = ("create", "deletecollection")
 _AT_ONCE: Final = 5
 """Access reviews at the same time, of all Bundles."""
 _OPERATIONS: Final = {"CREATE", "UPDATE", "DELETE", "CONNECT"}
+FRESH: Final = 570.0
+"""Seconds for which an answer is used: ten minutes, less a reconcile's time."""
 _SECONDS: Final = 5.0
 """Timeout of one request in seconds."""
 _UNENFORCED_SECONDS: Final = 30.0
@@ -71,16 +73,14 @@ class EnforcementReviewer:
         client: sends the requests; nothing else waits for it.
         settings: name the policy and the operator's namespace.
         monotonic: the time in seconds.
-        fresh: seconds for which an answer is used.
     """
 
     def __init__(
-        self, client: KubeClient, settings: Settings, monotonic: Callable[[], float], fresh: float
+        self, client: KubeClient, settings: Settings, monotonic: Callable[[], float]
     ) -> None:
         self._client = client
         self._settings = settings
         self._monotonic = monotonic
-        self._fresh = fresh
         self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
         """The fault, empty where there is none, and when it was asked, in monotonic seconds.
 
@@ -115,7 +115,7 @@ class EnforcementReviewer:
         now, known = self._monotonic(), self._answers.get(question)
         if known is not None:
             reason, at = known
-            if now - at < (_UNENFORCED_SECONDS if reason else self._fresh):
+            if now - at < (_UNENFORCED_SECONDS if reason else FRESH):
                 return reason
         reason = await ask()
         self._answers.pop(question, None)

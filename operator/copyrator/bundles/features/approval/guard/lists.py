@@ -2,7 +2,7 @@
 
 A list is a key of a ConfigMap in the namespace of the operator's pod (``listing.config_map``): a
 ConfigMap has the lists of as many Jobs as fit, is made with the first and deleted with the last. A
-list is written before its Job is created, and kept for ``BundleTiming.guard_list_kept`` after the
+list is written before its Job is created, and kept for ``GuardTiming.kept`` after the
 Job has ended or is gone and each of its pods has ended or is gone: the token of a deleted pod works
 for ten seconds, and without a list everything is allowed (docs/facts/guard.md). By the watches of
 lists, Jobs and pods this needs no further request, and what a crash left is found after a restart.
@@ -43,6 +43,15 @@ PAGE_BYTES: Final = 1_048_576
 
 _NO_LIST: Final = "."
 """The key of a ConfigMap without lists, so that it is removed as a list is: of no Job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardTiming:
+    """Seconds; only tests use others than the default."""
+
+    kept: float = 30.0
+    """After the end of a guarded Job and of its pods until its list is removed: longer than the
+    token of a deleted pod works."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Deploys and uninstalls: when one begins, its Job, and its outcome."""

@@ -1,0 +1,406 @@
+"""Writes Bundles: their statuses, with Events about what has changed, finalizers and annotations.
+
+Each only as it was read; what an answer means for others is enqueued. A status is written once for
+each change, and not without one. What features derive from it is written with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Final
+
+from copyrator.api import names, structs
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import (
+    NOT_SUSPENDED,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    Health,
+    ReadyCondition,
+    build_conditions,
+    ready_reason,
+    suspend,
+    suspended_ready,
+    unmanaged_conditions,
+)
+from copyrator.api.reasons.bundles import BundleEvent, BundleReason
+from copyrator.api.schema import InvalidSpec, merge_patch
+from copyrator.api.text import parse_time
+from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.bundles.engine.bundle import (
+    BundleEntry,
+    read_entry,
+    record_failed_request,
+    reset_patch,
+    stored_status,
+)
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.effective import EffectiveSpecs
+from copyrator.bundles.engine.feature import Feature, Features
+from copyrator.bundles.engine.poll import same_rhythm
+from copyrator.bundles.engine.restrictions import withheld_condition
+from copyrator.bundles.engine.step import Change
+from copyrator.kube.client.client import PatchType
+from copyrator.kube.errors import ConflictError, Invalid, NotFound
+from copyrator.kube.events import WARNING, EventType
+from copyrator.kube.resources import BUNDLES
+
+log = logging.getLogger(__name__)
+
+
+def _record_force(context: Context, entry: BundleEntry, status: BundleStatus) -> None:
+    """Emit an Event where a forced deploy or rollback that ignores gates begins."""
+    attempted = status.attempted
+    if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
+        return
+    over = ", ".join(f"{one.text} ({one.reason})" for one in attempted.passed_over)
+    is_pinned = attempted.digest == status.pin.digest
+    what = "rollback to" if is_pinned else "forced deploy of"
+    text = f"The {what} {attempted.version} passes over gates: {over}"
+    context.record(entry, BundleEvent.GATES_PASSED_OVER, text)
+    log.info("%s: %s", entry.key, text)
+
+
+_NAMED_RIVALS: Final = 3
+
+
+_REFUSALS: Final = (
+    BundleReason.INVALID_SPEC,
+    BundleReason.NAMESPACE_CHANGED,
+    BundleReason.RELEASE_CONFLICT,
+    BundleReason.RELEASE_NOT_ACCEPTED,
+)
+"""Reasons why a spec is rejected, whether it suspends the Bundle or not."""
+
+
+def suspended_by(entry: BundleEntry) -> BundleReason | None:
+    """The reason of Ready while nothing is deployed, by the annotation or the spec; else None."""
+    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        return BundleReason.AUTOUPDATE_DISABLED
+    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    return BundleReason.SUSPENDED if suspends else None
+
+
+def keep_ready(
+    entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and Ready to write: of a suspended Bundle Ready keeps its status.
+
+    A Job that was begun before goes on: its outcome becomes what Ready was.
+    """
+    before, by = entry.status, suspended_by(entry)
+    if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
+        return structs.replace(status, suspension=NOT_SUSPENDED), verdict
+    if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
+        return status, verdict
+    kept = status.suspension
+    if kept == NOT_SUSPENDED or before.attempted.is_running:
+        ready = before.condition(ConditionType.READY)
+        if before.attempted.is_running:
+            kind, word = verdict.statuses[0].value, str(verdict.reason)
+            ready = Condition(status=kind, reason=word, message=verdict.message)
+        kept = suspend(
+            ready,
+            observed=before.observed_generation,
+            generation=entry.generation,
+            edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
+        )
+    if by is BundleReason.SUSPENDED and verdict.health is Health.PAUSED:
+        kept = structs.replace(kept, pending=verdict.message or None)
+    is_edited = entry.generation > (kept.generation or 0) or (
+        kept.reason == BundleReason.DEPLOYED and status.deployed.spec_hash != entry.spec_hash
+    )
+    status = structs.replace(status, suspension=kept)
+    return status, suspended_ready(kept, by, is_edited=is_edited)
+
+
+class StatusWriter:
+    """Writes the statuses of Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        patches: BundlePatcher,
+        specs: EffectiveSpecs,
+        features: Features,
+    ) -> None:
+        self._context = context
+        self._patches = patches
+        self._specs = specs
+        self._features = features
+
+    async def write(
+        self,
+        entry: BundleEntry,
+        status: BundleStatus,
+        verdict: ReadyCondition,
+        *,
+        decided: bool = True,
+    ) -> BundleEntry:
+        """Write a status, if it changed; returns the Bundle as it is then.
+
+        Args:
+            entry: the Bundle that the status was decided on.
+            status: all of it but conditions, observedGeneration and failed requests.
+            verdict: becomes the conditions.
+            decided: whether the present spec was evaluated; the outcome of an older spec's Job
+                doesn't set its observedGeneration.
+
+        Raises:
+            StaleError: another client changed the Bundle since ``entry``; nothing was written.
+        """
+        now = self._context.clock()
+        found = verdict
+        status, verdict = keep_ready(entry, status, found)
+        verdict = self._naming_rivals(entry, verdict)
+        observed = entry.status.observed_generation
+        generation = entry.generation if decided else observed
+        spec = entry.spec
+        gates = self._context.gates
+        gated = isinstance(spec, BundleSpec) and gates.any_of(spec)
+        kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
+        status = structs.replace(status, gates=kept, deploy=status.deploy.shortened())
+        if not gated:
+            is_told = status.pin.digest is not None or bool(status.pin.refusal)
+            status, gated = gates.unrecorded(status), bool(kept) or is_told
+        further = self._further(entry, status, found, gated=gated)
+        for feature in self._features.of(entry, Feature.conditions):
+            further |= feature.conditions(entry, status)
+        conditions = build_conditions(
+            entry.status.conditions,
+            verdict,
+            generation=generation or 0,
+            now=now,
+            further=further,
+        ) + unmanaged_conditions(entry.status.conditions)
+        status = structs.replace(status, conditions=conditions, observed_generation=generation)
+        if decided and found.is_failure and (request := entry.request) is not None:
+            status = record_failed_request(status, request)
+        if not _has_changed(spec, entry.status, status):
+            return entry
+        for feature in self._features.of(entry, Feature.refresh):
+            status = feature.refresh(entry, status)
+        written = await self._replace(entry, status)
+        if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
+            self._record_ready(entry, status, found)  # the outcome of the last attempt
+        self._record_ready(entry, status, verdict)
+        self._features.record(entry, written)
+        if gated:
+            self._record_update(entry, status, verdict)
+        return written
+
+    async def write_part(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write a part of the status, if it changed; returns the Bundle as it is then.
+
+        Its conditions are part of ``status``.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        if status == entry.status:
+            return entry
+        written = await self._replace(entry, status)
+        self._features.record(entry, written)
+        return written
+
+    def _record_ready(
+        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Emit an Event where the reason of Ready changed."""
+        if ready_reason(entry.status.conditions) == verdict.reason:
+            return
+        if not self._features.has_told(entry, ConditionType.READY, verdict.reason, status):
+            type_: EventType | None = WARNING if verdict.is_failure else None
+            self._context.emit(entry, verdict.reason, verdict.message, type_)
+
+    def _record_update(
+        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Emit an Event where the reason of UpdatePending changed."""
+        before, update = entry.status, ready_conditions.update_pending(status)
+        kind, reported = ConditionType.UPDATE_PENDING, ready_conditions.update_pending(before)
+        is_told = update.reason in {reported.reason, verdict.reason}
+        is_told = is_told or self._features.has_told(entry, kind, update.reason, status)
+        if update.status == ConditionStatus.TRUE and not is_told:
+            self._context.emit(entry, update.reason, update.message)
+        _record_force(self._context, entry, status)
+
+    def _further(
+        self,
+        entry: BundleEntry,
+        status: BundleStatus,
+        ready: ReadyCondition,
+        *,
+        gated: bool,
+    ) -> dict[ConditionType, FurtherCondition | None]:
+        """The further conditions but features'; None for those that the Bundle doesn't have."""
+        spec = entry.spec
+        found: dict[ConditionType, FurtherCondition | None] = {}
+        if gated:
+            found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
+        if isinstance(spec, BundleSpec):
+            withheld = withheld_condition(self._specs.effective(spec))
+            found[ConditionType.SETTINGS_WITHHELD] = withheld
+        return found
+
+    async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write the whole status by a merge patch.
+
+        Not by server-side apply, which doesn't remove fields that another manager wrote: after a
+        restored backup the same change would be written at every poll.
+        """
+        for feature in self._features.of(entry, Feature.derive):
+            status = feature.derive(entry, status)
+        patch = merge_patch(stored_status(entry), status.to_dict())
+        return await self._patches.patch(entry, {"status": patch}, subresource="status")
+
+    def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
+        """The condition of a release's owner, with the other Bundles that claim the release."""
+        if isinstance(entry.spec, InvalidSpec):
+            return verdict
+        release = entry.release
+        bundles = self._context.bundles.bundles_of(release)
+        if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
+            return verdict
+        if release is None or not entry.holds(release):
+            return verdict
+        if verdict.health is Health.PAUSED:
+            return verdict  # it says what Ready was
+        rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]
+        if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
+            return verdict
+        named = ", ".join(rivals[:_NAMED_RIVALS])
+        more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
+        text = f"{verdict.message.rstrip('. ')}. The same release is named by Bundle {named}{more}"
+        return replace(verdict, message=text + ", which deploys nothing")
+
+
+def _has_changed(spec: BundleSpec | InvalidSpec, old: BundleStatus, status: BundleStatus) -> bool:
+    """Whether a status differs from the stored one.
+
+    A nextPollAt that is later by whole intervals is no change.
+    """
+    if structs.replace(status, next_poll_at=None, force_update=None) != structs.replace(
+        old, next_poll_at=None, force_update=None
+    ):
+        return True
+    before, after = parse_time(old.next_poll_at), parse_time(status.next_poll_at)
+    if before is None or after is None or not isinstance(spec, BundleSpec):
+        return before != after
+    return not same_rhythm(spec, before, after)
+
+
+class StaleError(Exception):
+    """The Bundle changed concurrently; the cache has its new state: reconcile it again."""
+
+
+class BundlePatcher:
+    """Changes finalizers, annotations and statuses of Bundles."""
+
+    def __init__(self, context: Context, features: Features) -> None:
+        self._context = context
+        self._features = features
+
+    async def patch(
+        self,
+        entry: BundleEntry,
+        body: dict[str, Any],
+        *,
+        subresource: str | None = None,
+    ) -> BundleEntry:
+        """Change a Bundle, or its subresource; returns the Bundle as it is then.
+
+        Raises:
+            StaleError: another client changed it since ``entry``; nothing was written.
+        """
+        key, guard = entry.key, {"uid": entry.uid, "resourceVersion": entry.resource_version}
+        body = {**body, "metadata": {**body.get("metadata", {}), **guard}}
+        try:
+            answer = await self._context.client.patch(
+                BUNDLES,
+                key.namespace,
+                key.name,
+                body,
+                kind=PatchType.MERGE,
+                subresource=subresource,
+            )
+        except ConflictError:
+            await self.refresh(entry)
+            raise StaleError from None
+        return self._take(answer)
+
+    async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
+        """Add our finalizer, and remove the original operator's finalizer and annotations."""
+        if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
+            return entry
+        kept = [name for name in entry.finalizers if name != names.FINALIZER_KOPF]
+        if names.FINALIZER_BUNDLE not in kept:
+            kept.append(names.FINALIZER_BUNDLE)
+        metadata: dict[str, Any] = {"finalizers": kept}
+        if entry.leftovers:
+            metadata["annotations"] = await self._kopf_annotations(entry)
+        return await self.patch(entry, {"metadata": metadata})
+
+    async def remove_finalizer(self, entry: BundleEntry) -> None:
+        """Remove our finalizer (and the original's), so that the deletion completes."""
+        ours = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF}
+        kept = [name for name in entry.finalizers if name not in ours]
+        if len(kept) == len(entry.finalizers):
+            return
+        try:
+            await self.patch(entry, {"metadata": {"finalizers": kept}})
+        except NotFound:
+            return
+
+    async def reset_force(self, entry: BundleEntry) -> BundleEntry:
+        """Reset ``forceUpdate`` to 0, unless another client changed it; returns the Bundle then."""
+        uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
+        patch = [uid, *reset_patch(entry.status)]
+        try:
+            answer = await self._context.client.patch(
+                BUNDLES,
+                entry.key.namespace,
+                entry.key.name,
+                patch,
+                kind=PatchType.JSON,
+                subresource="status",
+            )
+        except Invalid:
+            return entry  # the patch's test failed: it isn't 1 any more
+        return self._take(answer)
+
+    async def refresh(self, entry: BundleEntry) -> None:
+        """Read the Bundle with GET, and store it in the cache."""
+        key = entry.key
+        try:
+            body = await self._context.client.get(BUNDLES, key.namespace, key.name)
+        except NotFound:
+            before = self._context.bundles.get(key)
+            if self._context.bundles.remove(key, entry.uid):
+                self.requeue_others(before, None)
+            return
+        self._take(body)
+
+    def _take(self, body: dict[str, Any]) -> BundleEntry:
+        written = read_entry(body, self._context.defaults)
+        before = self._context.bundles.get(written.key)
+        if self._context.bundles.take(written):
+            self.requeue_others(before, written)
+        return written
+
+    def requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Have the Bundles reconciled that a change of one in the cache concerns."""
+        context = self._context
+        for key in context.bundles.changed_rivals(before, after):
+            context.schedule.changed(key, Change.RIVAL)
+        for key, why in self._features.wakes(before, after):
+            context.schedule.changed(key, why)
+
+    async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
+        body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
+        found = body["metadata"].get("annotations") or {}
+        return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}

@@ -1,1 +1,0 @@
-"""The checks that a version must pass before it is deployed."""

@@ -1,1 +1,0 @@
-"""What a Bundle names in the cluster: values, credentials and keys."""
