@@ -4,7 +4,7 @@ Work is done for a tenant, which is a namespace, or for none: the operator itsel
 its own namespace, which are trusted. Those never wait for tenants.
 
 Turns are taken by `RoundRobin` alone: in the queue of keys, `FairLimit` and `FairQueue`. Other
-ideas are elsewhere: a share that is offered to a rule (copies.sources.shares), and a slot for the
+ideas are elsewhere: a share that is offered to a rule (copies.sources.records), and a slot for the
 namespace that has the fewest (bundles.features.approval.queue).
 """
 

@@ -75,17 +75,8 @@ class Namespace:
         return self.consent is not None and self.consent.names(tenant)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceReader:
-    """Decodes namespaces for a watch; equal to any other, so that the watch is shared."""
-
-    def __call__(self, body: Mapping[str, Any]) -> Namespace:
-        """Read one Namespace."""
-        return Namespace.from_metadata(body)
-
-
 NAMESPACE_WATCH: Final = WatchSpec(
-    resource=NAMESPACES, metadata_only=True, decode=NamespaceReader(), reserved=True
+    resource=NAMESPACES, metadata_only=True, decode=Namespace.from_metadata, reserved=True
 )
 """The watch of all Namespaces; whoever watches them uses this one."""
 
