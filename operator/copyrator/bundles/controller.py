@@ -21,7 +21,6 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.attempt import AttemptRunner
 from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
 from copyrator.bundles.engine.choose import PollStates, VersionResolver
@@ -40,6 +39,7 @@ from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.engine.uninstall import Uninstaller
+from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor

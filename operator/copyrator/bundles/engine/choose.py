@@ -59,7 +59,7 @@ from copyrator.bundles.engine.references import Access
 from copyrator.bundles.engine.registry import PollAnswer, RegistryPoller, TagListQuery, TagQuery
 from copyrator.bundles.engine.remembered import lower_tags, older_digests
 from copyrator.bundles.engine.step import Stale, Step
-from copyrator.bundles.engine.tags import (
+from copyrator.bundles.tags import (
     Choice,
     Criteria,
     Selection,
