@@ -33,9 +33,9 @@ SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
     *("controller", "features", "evidence", "reconciler", "uninstall", "deploy", "attempt"),
-    *("accounts", "leftovers", "choose", "registry", "remembered", "status", "sealed"),
-    *("references", "pushes", "job_client", "feature", "conditions", "context", "schedule"),
-    *("step", "deciding", "gate", "links", "bundle", "poll", "lookup", "target", "engine"),
+    *("accounts", "sealed", "choose", "registry", "remembered", "status"),
+    *("feature", "references", "job_client", "conditions", "context", "schedule"),
+    *("step", "deciding", "gate", "links", "bundle", "poll", "lookup", "engine"),
     *("jobs", "tags", "words", "fields", "list"),
 )
 """The modules of `bundles.engine`, and the others of `bundles`, each above what it may import.
@@ -51,7 +51,6 @@ EVENT_SOURCES = (
     "reconciler",  # the due times of steps
     "feature",  # what a change of a Bundle means for others
     "choose",  # is told what is stale
-    "pushes",
     "job_client",  # the watch of Jobs
     "jobs",  # logs of plans that were read
     "queue",  # slots for plans

@@ -1,1 +1,1 @@
-"""What features judge versions by that others have signed: it is read here, once for all of them."""
+"""What features judge versions by that others have signed, read once for all of them."""
