@@ -70,8 +70,8 @@ class SealedValues:
 
     def add_to(self, order: DeployOrder) -> DeployOrder:
         """The order of a Job that gets them in place of the values."""
-        names_ = (values_secret(self.job, number) for number in range(self.sources))
-        values = tuple(ValuesFiles(ValuesKind.SECRET, name, ()) for name in names_)
+        copies = (values_secret(self.job, number) for number in range(self.sources))
+        values = tuple(ValuesFiles(ValuesKind.SECRET, name, ()) for name in copies)
         has_salt = self.sources or self.render_salt
         secrets = {"seal": (salt_secret(self.job), _SALT_DIR)} if has_salt else {}
         return replace(order, values=values, sealed=self.files, secrets=secrets)
