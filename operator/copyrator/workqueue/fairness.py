@@ -208,12 +208,10 @@ class Waiters:
         return turn
 
     async def wait(self, turn: asyncio.Future[None], on_lost: Callable[[], object]) -> None:
-        """Wait until `call` wakes this task.
+        """Wait until `call` wakes this task, by the future that `join` returned.
 
-        Args:
-            turn: the future that `join` returned.
-            on_lost: called if the task was woken, but is cancelled before it runs: it must give
-                what it was woken for, such as a free slot, to another task.
+        If the task was woken, but is cancelled before it runs, `on_lost` must give what it was
+        woken for, such as a free slot, to another task.
         """
         try:
             await turn

@@ -20,11 +20,11 @@ from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, Memories
 from copyrator.bundles.engine.gate import Gates
-from copyrator.bundles.engine.restrictions import is_gated, refusal, restrict_spec
 from copyrator.bundles.engine.schedule import Clock, Schedule
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.identity import Hash
+from copyrator.bundles.jobs.restrictions import is_gated, refusal, restrict_spec
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
 from copyrator.kube.watch.informers import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
@@ -32,7 +32,8 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder, EventType
-    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.reflector import WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings

@@ -42,15 +42,14 @@ from copyrator.bundles.engine.gate import (
     hold_back,
     load_gates,
 )
-from copyrator.bundles.engine.signers import Asked
-from copyrator.bundles.engine.tags import Choice, Criteria, deployed_tag, explain
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.freeze.fields import FreezeFindings
 from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.cli.bundles import freeze
+from copyrator.bundles.tags import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -61,6 +60,7 @@ from copyrator.cli.bundles.registry import (
     repository_of,
     trust_options,
 )
+from copyrator.cli.core.beside import read_beside
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
@@ -164,9 +164,8 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
                 unread[gate.name] = f"Bundle {other.namespace}/{other.name}: {error.message}"
                 continue
             cache.take(read_entry(found, defaults))
-    frozen = await freeze.find_freezes(
-        client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
-    )
+    places = dict.fromkeys((key.namespace, spec.project_namespace))
+    frozen = await read_beside(client, installation, places)
     if frozen.unread:
         unread["freeze"] = gap(frozen.unread)
     now = datetime.now(UTC)
@@ -225,8 +224,8 @@ async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
-    from copyrator.bundles.engine.key_files import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.engine.references import verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.evidence.key_files import files_of  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

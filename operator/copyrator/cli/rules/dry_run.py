@@ -55,8 +55,8 @@ from copyrator.kube.client.answers import WatchEvent
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, SERVICEACCOUNTS, Discovery, Resource
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import name_of
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import WatchSpec, name_of
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 

@@ -54,7 +54,8 @@ from copyrator.copies.template.rendering import Composing, Text, Tree, checked_n
 from copyrator.copies.template.scope import Entry, Findings, TemplateError
 from copyrator.kube import errors
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import Done, Failed, Outcome, RequeueAfter
 

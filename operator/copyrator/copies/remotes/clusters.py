@@ -42,8 +42,8 @@ from copyrator.kube.client.remote import RemoteClient
 from copyrator.kube.client.transport import KubeconfigError
 from copyrator.kube.errors import ApiError, ClusterChanged, Unreachable
 from copyrator.kube.resources import SECRETS, UID_NAMESPACE, Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.reflector import Timing
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import Timing, WatchSpec
 
 REMOTE_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON) that are held of one other cluster with one credential."""

@@ -27,14 +27,8 @@ from copyrator.copies.template.scope import TemplateError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import SECRETS, Resource
-from copyrator.kube.watch.informers import (
-    InformerFactory,
-    Mirror,
-    Registration,
-    SharedInformer,
-    WatchSpec,
-)
-from copyrator.kube.watch.reflector import OnChange, OnSynced, Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, Mirror, Registration, SharedInformer
+from copyrator.kube.watch.reflector import OnChange, OnSynced, Seen, WatchSpec, seen
 from copyrator.workqueue.fairness import working_for
 
 ALONE: Final = 4

@@ -16,7 +16,7 @@ from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordRea
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.queue import Priority
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from copyrator.api import names
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import Consent, read_consent
 from copyrator.kube.resources import NAMESPACES
-from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.fairness import TimeSlice
 
 

@@ -30,9 +30,8 @@ from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
 from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (

@@ -10,7 +10,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.restrictions import list_settings, restrict_spec
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
@@ -27,6 +26,7 @@ from copyrator.bundles.jobs.job import (
     werf_env,
 )
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
 

@@ -23,7 +23,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, format_time, parse_time
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.engine.tags import admits, is_below
 from copyrator.bundles.features.approval.fields import (
     MAX_RISKY,
     MAX_UNBOUND,
@@ -50,6 +49,7 @@ from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.jobs.identity import hash_of, job_name
 from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
+from copyrator.bundles.tags import admits, is_below
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""

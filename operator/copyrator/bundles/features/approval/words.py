@@ -13,17 +13,6 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.engine.words import (
-    Body,
-    Deploy,
-    Notice,
-    Place,
-    Told,
-    Tone,
-    VersionEvent,
-    View,
-    Words,
-)
 from copyrator.bundles.features.approval.fields import (
     MAX_UNBOUND,
     ApprovalSpec,
@@ -42,6 +31,17 @@ from copyrator.bundles.features.approval.plan_words import (
     describe_difference,
 )
 from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.words import (
+    Body,
+    Deploy,
+    Notice,
+    Place,
+    Told,
+    Tone,
+    VersionEvent,
+    View,
+    Words,
+)
 
 GATE: Final = "approval"
 """The gate's name; its module isn't imported, as lists need no more."""
@@ -307,14 +307,13 @@ class ApprovalWords(Words):
                 if plan.outcome is not None and not is_done:
                     yield from describe_plan(view)
 
-    def lead(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """The decision."""
-        if not awaits_decision(view):
-            return ""
-        plan = view.status.part(PlanStatus)
-        ends = f"; it expires {time_until(plan.expires_at, view.now)}" if plan.expires_at else ""
-        version, counts = said(plan.version), operation_counts(plan)
-        return f"{version} waits for a decision about its plan ({counts}){ends}."
+        if place is Place.LEAD and awaits_decision(view):
+            plan = view.status.part(PlanStatus)
+            ends = plan.expires_at and f"; it expires {time_until(plan.expires_at, view.now)}"
+            version, counts = said(plan.version), operation_counts(plan)
+            yield f"{version} waits for a decision about its plan ({counts}){ends or ''}."
 
     def notes(
         self,

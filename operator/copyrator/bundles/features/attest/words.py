@@ -11,7 +11,10 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest, time_since
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.fields import parse_status
+from copyrator.bundles.words import (
     MESSAGE,
     Body,
     Notice,
@@ -22,9 +25,6 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
-from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
-from copyrator.bundles.features.attest.reasons import AttestReason
-from copyrator.bundles.fields import parse_status
 
 
 class AttestWords(Words):
@@ -52,10 +52,10 @@ class AttestWords(Words):
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
         """Whether what is deployed is attested; nothing where nothing is."""
-        spec = view.spec
-        attest = spec.find(AttestSpec) if isinstance(spec, BundleSpec) else None
-        found = view.status.condition(ConditionType.ATTESTED)
-        if place is Place.HISTORY and attest is not None and found:
+        if place is not Place.HISTORY or not isinstance(view.spec, BundleSpec):
+            return
+        attest, found = view.spec.find(AttestSpec), view.status.condition(ConditionType.ATTESTED)
+        if attest is not None and found:
             text = said(found.message, MESSAGE).rstrip(".")
             name = said(attest.environment)
             yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."

@@ -11,16 +11,17 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import said
-from copyrator.bundles.engine.words import DeployStep, Notice, Place, StepState, Told, View, Words
 from copyrator.bundles.features.cluster.fields import ClusterSpec
+from copyrator.bundles.words import DeployStep, Notice, Place, StepState, Told, View, Words
 
 
 class ClusterWords(Words):
     """Where the release is."""
 
-    def cluster(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """That cluster, also of an invalid spec."""
-        return _describe(view) if (view.body.get("spec") or {}).get("kubeConfig") else ""
+        if place is Place.CLUSTER and (view.body.get("spec") or {}).get("kubeConfig"):
+            yield _describe(view)
 
     def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
         """Whether its kubeconfig can be used."""

@@ -7,16 +7,12 @@ from typing import Final
 
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail
-from copyrator.bundles.engine.words import Place, View, Words
 from copyrator.bundles.features.login.fields import LoginSpec
+from copyrator.bundles.words import Place, View, Words
 
 
 class LoginWords(Words):
     """Whose token its registry gets."""
-
-    def login(self, view: View) -> str:
-        """The provider, also of an invalid spec."""
-        return str((view.body.get("spec") or {}).get("provider") or "")
 
     def rows(self, view: View, place: Place) -> Iterator[Detail]:
         """That."""
@@ -24,7 +20,9 @@ class LoginWords(Words):
             yield Detail("Logs in as", identity)
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
-        """The same."""
+        """The same; the provider also of an invalid spec."""
+        if place is Place.LOGIN:
+            yield str((view.body.get("spec") or {}).get("provider") or "")
         if place is Place.SOURCE and (identity := _identity(view)):
             assert not isinstance(view.spec, InvalidSpec)
             yield f"{view.spec.registry} gets tokens of {identity}."

@@ -25,10 +25,9 @@ from copyrator.bundles.engine.choose import (
 )
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.engine.gate import Candidate, Gates
-from copyrator.bundles.engine.leftovers import SecretTidier
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import Baseline, PlanStatus

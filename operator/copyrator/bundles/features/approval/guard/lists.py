@@ -30,7 +30,8 @@ from copyrator.bundles.features.approval.guard.listing import (
 )
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invalid, NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
