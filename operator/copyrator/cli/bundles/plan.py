@@ -42,7 +42,6 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -56,6 +55,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import describe_left_out
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.restrictions import restrict_spec
