@@ -86,12 +86,9 @@ class _UnreadableError(Exception):
 
 
 async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
-    """Read the log of a plan's Job; a fault, such as a missing permission, is part of the result.
+    """Read the log of the Job of a Bundle's plan with the outcome Planned, as the user may.
 
-    Args:
-        client: the user's.
-        body: the Bundle.
-        plan: of its status, with the outcome Planned.
+    A fault, such as a missing permission, is part of the result.
     """
     namespace = release_namespace(body)
     expected = _Expected(plan.job, (JobKind.PLAN,), lambda found: agreed(found, plan, namespace))
@@ -99,12 +96,7 @@ async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> Pl
 
 
 async def read_drift_log(client: KubeClient, body: Body) -> PlanLog:
-    """The same of the check that found drift: its plan of what is deployed.
-
-    Args:
-        client: the user's.
-        body: the Bundle, with the verdict Drifted in its status.
-    """
+    """The same of the check by which a Bundle is Drifted: its plan of what is deployed."""
     status, namespace = parse_status(body), release_namespace(body)
     expected = _Expected(
         status.part(DriftStatus).found_job,

@@ -53,9 +53,7 @@ _TONES: Final = {
 def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEvent]:
     """The entries, the newest first, and before them what holds without a time.
 
-    Args:
-        view: the Bundle.
-        sources: the Bundles that it is promoted from, as far as the user may see them.
+    ``sources``: the Bundles that it is promoted from, as far as the user may see them.
     """
     features, status, notes = load_words(), view.status, _Notes(view, sources)
     dated = [*_attempts(view, notes)]
