@@ -218,9 +218,9 @@ def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, .
     The status has one more where the release's namespace is missing: werf creates it unplanned.
     """
     wanted = describe_counts(plan.counts)
-    for missing in (None, namespace):
-        if missing and not _may_name(plan, f"create ::Namespace:{missing}"):
-            continue
+    created = f"create ::Namespace:{namespace}"
+    may_name_it = created in plan.risky or len(plan.risky) >= MAX_RISKY
+    for missing in (None, namespace) if may_name_it else (None,):
         operations = effects(found, missing)
         if (
             found.revision == plan.revision
@@ -254,11 +254,6 @@ def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Ope
     return None
 
 
-def _may_name(plan: PlanSummary, operation: str) -> bool:
-    """Whether the status names a risky operation, or has more of them than it names."""
-    return operation in plan.risky or len(plan.risky) >= MAX_RISKY
-
-
 _REFUSED: Final = "is forbidden: User "
 _CHANGES: Final = ("+", "-")
 """How lines of an object's content begin."""
@@ -281,7 +276,11 @@ def with_refusals_of(body: Body, diff: str | None) -> Body:
     spec, status = parse_bundle(body, BundleDefaults()), parse_status(body)
     if not diff or not isinstance(spec, BundleSpec) or not _is_asked(status):
         return body
-    missing = list_missing(read_refused(_words(diff), ServiceAccount.of(spec)))
+    # The refusals in the plan's text, each once; no object's content.
+    lines = (line.strip() for line in diff.splitlines() if _REFUSED in line)
+    said = (line[line.index(_REFUSED) :] for line in lines if not line.startswith(_CHANGES))
+    words = "\n".join(dict.fromkeys(said))
+    missing = list_missing(read_refused(words, ServiceAccount.of(spec)))
     plan = structs.replace(status.part(PlanStatus), missing=missing)
     return {**body, "status": status.with_part(plan).to_dict()}
 
@@ -293,13 +292,6 @@ def _is_asked(status: BundleStatus) -> bool:
         and plan.missing_permissions is None
         and bool(plan.counts.apply)
     )
-
-
-def _words(diff: str) -> str:
-    """The refusals in a plan's text, each once; no object's content."""
-    lines = (line.strip() for line in diff.splitlines() if _REFUSED in line)
-    found = (line[line.index(_REFUSED) :] for line in lines if not line.startswith(_CHANGES))
-    return "\n".join(dict.fromkeys(found))
 
 
 _BEGIN: Final = "┌ "
@@ -407,17 +399,15 @@ def _update(content: Sequence[str], version: str | None) -> Iterator[str]:
     kept: list[str] = []
     for line in content:
         text = line[2:]
-        if version is not None and text == now and kept and _is_version(kept[-1][2:]):
+        former = kept[-1][2:] if kept else ""
+        is_version = former.startswith(f"- {_UPDATED}") and bool(_ALWAYS.fullmatch(former[2:]))
+        if version is not None and text == now and is_version:
             kept.pop()
             continue
         kept.append(line)
     if len(kept) < len(content) and not any(line[2:3] in ("+", "-") for line in kept):
         return iter(())  # nothing else changed, so what stood around it is no news
     return iter(kept)
-
-
-def _is_version(text: str) -> bool:
-    return text.startswith(f"- {_UPDATED}") and bool(_ALWAYS.fullmatch(text[2:]))
 
 
 _HIDDEN: Final = "<hidden"
