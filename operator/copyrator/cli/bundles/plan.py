@@ -28,7 +28,6 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.fields import (
     OperationCounts,
     PlanOutcome,
@@ -59,6 +58,7 @@ from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

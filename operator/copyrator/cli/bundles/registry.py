@@ -20,7 +20,7 @@ from copyrator.api.schema import InvalidSpec, SpecError, read
 from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES
 from copyrator.bundles.engine.gate import Verdict
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.verdicts import verdict

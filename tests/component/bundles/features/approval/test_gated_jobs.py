@@ -56,6 +56,7 @@ async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     assert_restricted(cluster, "plan")
 
 
+@pytest.mark.needs("previews")
 async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

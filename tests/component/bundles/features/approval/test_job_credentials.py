@@ -20,6 +20,7 @@ def _private(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "basic", {"alice": "s3cret"}
 
 
+@pytest.mark.needs("previews")
 async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -45,6 +46,7 @@ async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credent
     }
 
 
+@pytest.mark.needs("previews")
 async def test_a_previews_credential_is_deleted_however_often_that_fails(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

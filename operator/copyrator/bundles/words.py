@@ -5,8 +5,6 @@ imports ``api`` and the feature's other pure modules: commands that show Bundles
 do notifications.
 """
 
-# ruff: noqa: ARG002 - methods have what those of subclasses need
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -26,6 +24,9 @@ from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail, time_until
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import parse_status
+
+# ruff: noqa: ARG002 - methods have what those of subclasses need
+
 
 Body = Mapping[str, Any]
 """An object as the API server has it."""
