@@ -33,7 +33,7 @@ SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
     *("controller", "features", "reconciler", "uninstall", "deploy", "attempt", "accounts"),
-    *("leftovers", "polling", "resolve", "registry", "remembered", "tags", "status", "keys"),
+    *("leftovers", "choose", "registry", "remembered", "tags", "status", "keys"),
     *("sealed", "attached", "references", "pushes", "job_client", "feature", "words"),
     *("conditions", "effective", "context", "schedule", "step", "signers", "deciding", "gate"),
     *("restrictions", "links", "bundle", "poll", "lookup", "target", "key_files", "engine"),
@@ -51,7 +51,7 @@ EVENT_SOURCES = (
     "controller",  # handlers, pushes, answers of registries
     "reconciler",  # the due times of steps
     "status",  # what the answer to a write means for other Bundles
-    "polling",  # is told what is stale
+    "choose",  # is told what is stale
     "pushes",
     "job_client",  # the watch of Jobs
     "jobs",  # logs of plans that were read

@@ -10,7 +10,7 @@ import copyrator
 CODE = Path(copyrator.__file__).parent
 RAW = re.compile(r"""\b(?:body|seen|rule|bundle)(?:\.get\(|\[)"status"[\])]""")
 READERS = {
-    "cli/doctor/objects.py": 1,  # of a Deployment
+    "cli/doctor/command.py": 1,  # of a Deployment
 }
 """Files of commands and notifications, and how often they take a status from an object."""
 WRITERS = {

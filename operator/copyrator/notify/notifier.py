@@ -29,7 +29,8 @@ from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, RULES, SECRETS
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.notify import marks as stored
 from copyrator.notify.config import (
     CONFIG_MAP,

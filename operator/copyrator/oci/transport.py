@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 
+# Hosts -------------------------------------------------------------------------------------------
+
 REGISTRY_REQUESTS_PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
 
@@ -386,6 +388,8 @@ class HostCache:
                 return
 
 
+# Requests ----------------------------------------------------------------------------------------
+
 REGISTRY_REQUESTS: Final = 128
 """Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
 and the unread part of a response, some 200 KB."""
@@ -493,7 +497,11 @@ def connection_error(error: Exception, where: str) -> RegistryError:
     """Convert a failure below HTTP; the message never includes a proxy's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return TLSFailed(_certificate_text(where, error.certificate_error))
+            why = getattr(error.certificate_error, "verify_message", "")
+            why = why or "certificate verify failed"
+            return TLSFailed(
+                f"{where}: its certificate isn't trusted ({why}); see caSecret and skipTLSVerify"
+            )
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return TLSFailed(
                 f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
@@ -525,12 +533,8 @@ def _is_cut_off(error: Exception) -> bool:
     return isinstance(error, cut) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _certificate_text(where: str, error: Exception) -> str:
-    text = getattr(error, "verify_message", "") or "certificate verify failed"
-    return f"{where}: its certificate isn't trusted ({text}); see caSecret and skipTLSVerify"
-
-
 MAX_REDIRECTS: Final = 3
+_CONNECT_SECONDS: Final = 10.0
 _USER_AGENT: Final = f"copyrator/{__version__}"
 _SAID_BYTES: Final = 16 * 1024
 """Of an error's body, which has the registry's own message, and ..."""
@@ -548,16 +552,17 @@ class RegistryTransport:
         *,
         metrics: Metrics,
         timeout: float = 30.0,
-        connect: float = 10.0,
         allowed: Sequence[Network] = (),
         rate: Rate = DEFAULT_RATE,
     ) -> None:
         self._metrics = metrics
         self._seconds = timeout
         self._timeout = aiohttp.ClientTimeout(
-            total=timeout, sock_connect=connect, sock_read=timeout / 2
+            total=timeout, sock_connect=_CONNECT_SECONDS, sock_read=timeout / 2
         )
-        self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
+        self._paced = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_SECONDS, sock_read=timeout / 2
+        )
         """The timeouts of requests with a sink; `_exchange` and `_body` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.hosts = HostCache(metrics, rate)
@@ -646,11 +651,14 @@ class RegistryTransport:
             # An https proxy is verified as the registry is, also on the way to plain HTTP.
             plain = url.scheme == "http" and proxy is None and not request.trust.ca
             context = False if plain else await self._contexts.of(request.trust)
+            headers = dict(request.headers)
+            if not self.hosts.may_keep(where, named=request.named):
+                headers["Connection"] = "close"
             async with asyncio.timeout(self._seconds):
                 response = await self._open(proxied=proxy is not None).request(
                     request.method,
                     url,
-                    headers=self._headers(request, where),
+                    headers=headers,
                     data=request.form if request.data is None else request.data,
                     ssl=context,
                     proxy=proxy,
@@ -711,12 +719,6 @@ class RegistryTransport:
         except OSError:
             raise RegistryUnreachable(f"{_place(url)}: the name can't be resolved") from None
         return tuple(dict.fromkeys(one["host"] for one in found))
-
-    def _headers(self, request: Request, where: str) -> dict[str, str]:
-        headers = dict(request.headers)
-        if not self.hosts.may_keep(where, named=request.named):
-            headers["Connection"] = "close"
-        return headers
 
     def _open(self, *, proxied: bool) -> aiohttp.ClientSession:
         """The session; made on first use, because it belongs to the running loop.

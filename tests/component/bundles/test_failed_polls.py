@@ -24,7 +24,7 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.engine.polling import PollMemory
+from copyrator.bundles.engine.choose import PollMemory
 from copyrator.bundles.engine.step import Change
 
 SHOP = BundleKey("team", "shop")

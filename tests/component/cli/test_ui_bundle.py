@@ -208,7 +208,7 @@ async def test_without_the_log_the_drifted_objects_are_named_and_the_page_says_w
 def test_of_many_bundles_what_was_read_is_kept_for_the_last_ones():
     kept = {}
     for number in range(40):
-        bundle_page._keep(kept, str(number), bundle_page.DriftReading(str(number)))
+        bundle_page._keep(kept, str(number), bundle_page.SectionDiffs(str(number)))
     assert list(kept) == [str(number) for number in range(40 - bundle_page.KEPT, 40)]
 
 

@@ -13,7 +13,7 @@ from tests.steps import cpu_seconds, measured_steps
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.cli.view import bundle as bundle_view
+from copyrator.bundles.engine import words
 from copyrator.cli.view.overview import SeenCopies
 from copyrator.kube import errors
 
@@ -115,14 +115,14 @@ async def test_lists_read_of_each_status_only_what_they_show(
     refusing: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole: list[object] = []
-    parse = bundle_view.parse_status
+    parse = words.parse_status
 
     def counted(body: dict) -> object:
         if "plan" in body["status"]:
             whole.append(body)
         return parse(body)
 
-    monkeypatch.setattr(bundle_view, "parse_status", counted)
+    monkeypatch.setattr(words, "parse_status", counted)
     refusing.server.live.now = cluster(10, "m")
     for path in LISTS:
         await refusing.get(path)

@@ -15,7 +15,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import Cosign, VerifyEntry
 from copyrator.bundles.engine.restrictions import (
-    describe_left_out,
     is_gated,
     passes,
     restrict_spec,
@@ -23,6 +22,7 @@ from copyrator.bundles.engine.restrictions import (
 )
 from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
 from copyrator.bundles.features.promotion.fields import PromotionSpec
@@ -252,7 +252,7 @@ def test_a_bundle_without_gates_keeps_everything() -> None:
 
 def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -> None:
     spec = replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
-    assert restrict_spec(spec, is_preview=True).env == {"WERF_ENV": "dev"}
+    assert restrict_spec(spec, signed=True).env == {"WERF_ENV": "dev"}
     assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
     assert describe_left_out(SPEC) is None
     assert describe_left_out(restrict_spec(replace(spec, parts=APPROVED.parts))) is None
@@ -260,7 +260,7 @@ def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -
 
 def test_a_restricted_spec_is_not_restricted_again() -> None:
     spec = restrict_spec(replace(APPROVED, env={"A": "b"}))
-    assert restrict_spec(spec, signed=True, is_preview=True) is spec
+    assert restrict_spec(spec, signed=True) is spec
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.engine.resolve import ERROR_SECONDS
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import AT_ONCE
 from copyrator.kube.errors import ApiError

@@ -51,13 +51,8 @@ from copyrator.bundles.jobs.pod import CA_KEY, Login
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Refusal
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
-from copyrator.kube.watch.informers import (
-    Registration,
-    WatchPlacement,
-    WatchSpec,
-    watch_permissions,
-)
-from copyrator.kube.watch.reflector import Seen, WantedNames, seen
+from copyrator.kube.watch.informers import Registration, WatchPlacement, watch_permissions
+from copyrator.kube.watch.reflector import Seen, WantedNames, WatchSpec, seen
 from copyrator.oci.auth import Credential, UnusableSecretError, decoded_size, find_credential
 from copyrator.oci.exchange import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.workqueue.fairness import TimeSlice

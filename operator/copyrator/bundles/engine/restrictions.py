@@ -172,19 +172,16 @@ def passes(name: str) -> bool:
     return longest is not None and _FAMILIES[longest] and name != longest
 
 
-def restrict_spec(
-    spec: BundleSpec, *, signed: bool = False, is_preview: bool = False
-) -> BundleSpec:
-    """The spec of which Jobs are made: for a gated Bundle, or a preview, without what is withheld.
+def restrict_spec(spec: BundleSpec, *, signed: bool = False) -> BundleSpec:
+    """The spec of which Jobs are made: for a gated Bundle without what is withheld.
 
     Equal for a spec that is restricted already.
 
     Args:
         spec: a valid one.
-        signed: as for ``is_gated``.
-        is_preview: whether it is for a plan that is only shown, which is always restricted.
+        signed: as for ``is_gated``; or whether it is restricted in any case.
     """
-    if spec.is_gated or not (is_preview or is_gated(spec, signed=signed)):
+    if spec.is_gated or not is_gated(spec, signed=signed):
         return spec
     job = spec.job
     env = {
@@ -252,13 +249,6 @@ def list_settings(withheld: tuple[str, ...]) -> str:
     named = [one if len(one) <= _NAME_LENGTH else one[:_NAME_LENGTH] + "…" for one in withheld]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return ", ".join(named[:_NAMED]) + more
-
-
-def describe_left_out(spec: BundleSpec) -> str | None:
-    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
-    if spec.is_gated or not (withheld := restrict_spec(spec, is_preview=True).withheld):
-        return None
-    return f"planned without {list_settings(withheld)}, which the deploy gets"
 
 
 def remedy(setting: str) -> str:

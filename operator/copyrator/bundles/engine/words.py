@@ -9,11 +9,13 @@ do notifications.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum, auto
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
@@ -23,91 +25,83 @@ from copyrator.api.reasons.notices import About
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail, time_until
 from copyrator.bundles.features import load
+from copyrator.bundles.fields import parse_status
 
 Body = Mapping[str, Any]
 """An object as the API server has it."""
 Deploy = HistoryEntry | Attempted
 MESSAGE: Final = 1500
 """Characters of a message that are shown."""
+_LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
 
 
-class View(Protocol):
-    """A Bundle as it is shown."""
+class View(ABC):
+    """A Bundle as it is shown, made once from the object and the time."""
 
-    @property
-    def body(self) -> Body:
-        """The object."""
-        ...
-
-    @property
-    def now(self) -> datetime:
-        """The time."""
-        ...
+    body: Body
+    now: datetime
+    beside: Sequence[object]
+    """What was read beside it and concerns it, see Beside."""
+    unread: Sequence[str]
+    """What the user may not read of that."""
 
     @property
+    @abstractmethod
     def name(self) -> ObjectName:
         """Namespace and name."""
-        ...
 
     @property
+    @abstractmethod
     def spec(self) -> BundleSpec | InvalidSpec:
         """The spec, with the operator's defaults."""
-        ...
 
     @property
+    @abstractmethod
+    def settings(self) -> Any:
+        """The operator's Settings, as far as they are known; pure modules don't import these."""
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str:
+        """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
+
+    @abstractmethod
+    def hint(self, verb: str, *words: str) -> str:
+        """A command about it."""
+
+    @cached_property
     def status(self) -> BundleStatus:
         """The status, without what has a wrong type."""
-        ...
+        return parse_status(self.body)
 
-    @property
+    @cached_property
     def summary(self) -> BundleStatus:
-        """What a line of a list shows of it."""
-        ...
+        """What a line of a list shows of the status: all of it takes ten times as long to read."""
+        return parse_status(
+            self.body, *_LISTED, *(field for one in load_words() for field in one.listed)
+        )
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's."""
-        ...
-
-    @property
-    def beside(self) -> Sequence[object]:
-        """What was read beside it and concerns it, see Beside."""
-        ...
-
-    @property
-    def unread(self) -> Sequence[str]:
-        """What the user may not read of that."""
-        ...
+        return self.body["metadata"].get("annotations") or {}
 
     @property
     def cluster(self) -> str:
         """The other cluster that its release is in; empty: there is none."""
-        ...
+        return next(lines_at(self, Place.CLUSTER), "")
 
     @property
     def is_repeating(self) -> bool:
         """Whether a feature's Job runs again after a fault of the infrastructure."""
-        ...
-
-    @property
-    def settings(self) -> Any:
-        """The operator's Settings, as far as they are known; pure modules don't import these."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """The fault, or what isn't well."""
-        ...
-
-    def hint(self, verb: str, *words: str) -> str:
-        """A command about it."""
-        ...
+        return any(one.is_repeating(self) for one in load_words())
 
 
 class Place(Enum):
     """Where something is said; in each place the features are in the order of the list.
 
-    Rows are parts of a description; details are those of a page and of the report.
+    Rows are parts of a description, and details those of a page and of the report; lines are texts.
+    What isn't from `why` may be said of an invalid spec, too.
     """
 
     STATE = auto()
@@ -131,9 +125,19 @@ class Place(Enum):
     RELEASE = auto()
     """Rows: `describe` and `why`, below that."""
     OBJECTS = auto()
-    """Rows: `describe` and `why`, below that."""
+    """Rows: `describe` and `why`, below that. Lines: pages, above the release's objects."""
     HISTORY = auto()
     """Rows: `describe`, `why` and details, about what was deployed. Lines: `why`, below these."""
+    LEAD = auto()
+    """Lines: the first sentence of a page of a Bundle that waits: what a person has to decide."""
+    NEWS = auto()
+    """Lines: overviews, of a Bundle without trouble."""
+    LOGIN = auto()
+    """Lines: lists, by what the registry is logged in to, where that is no Secret."""
+    CLUSTER = auto()
+    """Lines: everywhere, the cluster that the release is in, where that is another one."""
+    RETRY = auto()
+    """Lines: what has to happen before a failed deploy is retried: ``a window opens``."""
 
 
 class Tone(StrEnum):
@@ -411,14 +415,6 @@ class Words:
         """The reason for which a person has to do something, where no version waits for that."""
         return ""
 
-    def news(self, view: View) -> str:
-        """What else is to be known of a Bundle without trouble, for its message in overviews."""
-        return ""
-
-    def login(self, view: View) -> str:
-        """By what the registry is logged in to, where that is no Secret; for lists."""
-        return ""
-
     # --- `describe`, `why`, details ---------------------------------------------------------------
 
     def rows(self, view: View, place: Place) -> Iterable[Detail]:
@@ -426,12 +422,11 @@ class Words:
         return ()
 
     def lines(self, view: View, place: Place) -> Iterable[str]:
-        """Lines of `why` about a valid spec, at a place."""
-        return ()
+        """Texts, at a place, which decides first: for lists a whole status isn't read.
 
-    def cluster(self, view: View) -> str:
-        """The cluster that the release is in, where that is another one."""
-        return ""
+        Those of `why` are about a valid spec.
+        """
+        return ()
 
     def polls_again(self, view: View) -> bool:
         """Whether it has polls made before the interval has passed."""
@@ -449,10 +444,6 @@ class Words:
 
     def ends(self, gate: GateStatus) -> str:
         """What happens at the time of a verdict of its gate, where the gate doesn't say it."""
-        return ""
-
-    def delays(self, view: View) -> str:
-        """What has to happen before a failed deploy is retried: ``a window opens``."""
         return ""
 
     def opens(self, spec: BundleSpec, moment: datetime) -> Opening | None:
@@ -490,17 +481,9 @@ class Words:
 
     # --- pages and the report ---------------------------------------------------------------------
 
-    def lead(self, view: View) -> str:
-        """What a person has to do, as the first sentence of a page of a Bundle that waits."""
-        return ""
-
     def section(self, view: View) -> Section | None:
         """Its part of a page and of the report."""
         return None
-
-    def objects(self, view: View) -> str:
-        """What a page says above the release's objects."""
-        return ""
 
     def origins(self, body: Body) -> Origins | None:
         """Where its versions come from; of each Bundle that a page knows. None: from anywhere."""
@@ -524,3 +507,13 @@ class Words:
 def load_words() -> tuple[Words, ...]:
     """What all features say of Bundles."""
     return tuple(one.WORDS for one in load("words"))
+
+
+def rows_at(view: View, *places: Place) -> Iterator[Detail]:
+    """What features say of a Bundle at these places of a description."""
+    return (row for place in places for one in load_words() for row in one.rows(view, place))
+
+
+def lines_at(view: View, place: Place) -> Iterator[str]:
+    """The texts of features at a place."""
+    return (line for one in load_words() for line in one.lines(view, place) if line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +28,6 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.fields import parse_status
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
-from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import (
@@ -42,9 +40,9 @@ from copyrator.cli.core.objects import (
 )
 from copyrator.cli.core.output import object_option, prose
 from copyrator.cli.core.output import show as show_object
+from copyrator.cli.core.reconcile import annotate_unchanged
 from copyrator.cli.core.waiting import response_timeout_option, result, wait
 from copyrator.cli.view.bundle import BundleView
-from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.reflector import name_of
 
@@ -236,7 +234,7 @@ async def write_decision(
                 "approving it takes an answer of the operator: give a --timeout"
             )
         annotations = dict.fromkeys((choice.annotation, choice.opposite)) if clears else decides
-        written = await _patched(client, body, annotations)
+        written = await annotate_unchanged(client, body, annotations, field_manager=FIELD_MANAGER)
         if written is not None and not clears:
             return written
         if written is not None:
@@ -252,18 +250,6 @@ async def write_decision(
                 f"isn't approved; see: {hint_about('plan', 'bundle', body)}"
             )
     raise Fault(f"{shown(WHAT, body)} was changed by others at each try; try again")
-
-
-async def _patched(
-    client: KubeClient, body: Body, annotations: Mapping[str, str | None]
-) -> dict[str, Any] | None:
-    """The Bundle with these annotations; None where others have changed it since it was read."""
-    guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
-    patch = {"metadata": {**guard, "annotations": annotations}}
-    try:
-        return await client.patch(BUNDLES, *name_of(body), patch, field_manager=FIELD_MANAGER)
-    except errors.ConflictError:
-        return None
 
 
 def _must_clear(body: Body) -> bool:
@@ -305,8 +291,8 @@ def _command(choice: DecisionVerb, what: str) -> click.Command:
     @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
     @response_timeout_option
     @object_option
-    def command(options: ObjectOptions, plan_id: str | None, *, yes: bool) -> None:
-        _decide(choice, options, plan_id, yes=yes)
+    async def command(options: ObjectOptions, plan_id: str | None, *, yes: bool) -> None:
+        await _decide(choice, options, plan_id, yes=yes)
 
     return command
 
@@ -325,7 +311,7 @@ approve = _command(
 reject = _command(REJECT, "Reject the plan of a Bundle, so that it isn't deployed.")
 
 
-def _decide(
+async def _decide(
     choice: DecisionVerb, options: ObjectOptions, plan_id: str | None, *, yes: bool
 ) -> None:
     shape, waits = options.shape, options.timeout > 0
@@ -334,7 +320,11 @@ def _decide(
             "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
             f"{choice.verb} the plan"
         )
-    found = run(_look(choice, options, plan_id))
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        await check_permission(client, choice, body)
+        check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
+        found = await read_plan(client, body)
     if shape is None:
         show(found)
         plan = found.view.status.part(PlanStatus)
@@ -344,22 +334,13 @@ def _decide(
         prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}.{differ}"])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
-    body = run(_write(choice, options, found))
+    body = await _write(choice, options, found)
     if shape is not None:
         show_object(body, shape)
         return
     word = str(choice.decision).lower() if waits else "annotated"
     done = f"{shown(WHAT, body)}: plan {said(found.view.status.part(PlanStatus).id)}"
     prose([f"{done} {word}{result(body, waited=waits)}"])
-
-
-async def _look(choice: DecisionVerb, options: ObjectOptions, plan_id: str | None) -> PlanView:
-    """The Bundle with its plan, if it can be decided by this user."""
-    async with options.target.connect() as client:
-        body = await options.read(client)
-        await check_permission(client, choice, body)
-        check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
-        return await read_plan(client, body)
 
 
 async def _write(choice: DecisionVerb, options: ObjectOptions, found: PlanView) -> dict[str, Any]:

@@ -82,13 +82,13 @@ WHAT: Final = "bundles"
     help="Reason, in one line; shown in the Bundles that are promoted from it.",
 )
 @object_option
-def hold(options: ObjectOptions, reason: str) -> None:
+async def hold(options: ObjectOptions, reason: str) -> None:
     """Hold a Bundle: the version that it runs isn't promoted until it is unheld.
 
     Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
     _check_reason(reason)
-    body, _ = run(_annotate(options, reason))
+    body, _ = await _annotate(options, reason)
     done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
     again = hint_about("unhold", "bundle", body)
     show_result(body, f"{shown(WHAT, body)} {done}: {again}", options.shape)
@@ -105,9 +105,9 @@ def _check_reason(reason: str) -> None:
 @click.command()
 @object_options("bundles")
 @object_option
-def unhold(options: ObjectOptions) -> None:
+async def unhold(options: ObjectOptions) -> None:
     """End the hold of a Bundle: its soak restarts."""
-    body, was_held = run(_annotate(options, None))
+    body, was_held = await _annotate(options, None)
     done = "isn't held any more; its soak restarts." if was_held else "isn't held."
     show_result(body, f"{shown(WHAT, body)} {done}", options.shape)
 
@@ -132,7 +132,7 @@ async def _annotate(options: ObjectOptions, reason: str | None) -> tuple[dict[st
 @click.option("--version", metavar="VERSION", help="Version; default: the deployed one.")
 @response_timeout_option
 @object_option
-def withdraw(options: ObjectOptions, reason: str, version: str | None) -> None:
+async def withdraw(options: ObjectOptions, reason: str, version: str | None) -> None:
     """Withdraw what a Bundle attests: other clusters don't deploy that version any more.
 
     It waits until the registry has the withdrawal, and fails where that can't be pushed. Right
@@ -140,17 +140,6 @@ def withdraw(options: ObjectOptions, reason: str, version: str | None) -> None:
     attests the version again once it has stood anew.
     """
     _check_reason(reason)
-    show_result(*run(_withdraw(options, reason, version)), options.shape)
-
-
-async def _withdraw(
-    options: ObjectOptions, reason: str, version: str | None
-) -> tuple[dict[str, Any], str]:
-    """Annotate the Bundle, unless that was done, and wait until the registry has the withdrawal.
-
-    Raises:
-        Fault: nothing is attested of this version, or the withdrawal can't be pushed.
-    """
     seconds = options.timeout
     async with options.target.connect() as client:
         body = await options.read(client)
@@ -183,7 +172,7 @@ async def _withdraw(
         )
     done = "is withdrawn" if is_done else "will be withdrawn"
     text = f"{shown(WHAT, body)}: {what} {done} from the environment {said(record.environment)}"
-    return body, f"{text}: {shown_hold(record.reason or reason)}"
+    show_result(body, f"{text}: {shown_hold(record.reason or reason)}", options.shape)
 
 
 def _is_withdrawing(body: Body, withdrawal: AttestStatus) -> bool:

@@ -5,9 +5,9 @@ What is frozen is read as far as the user may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +26,10 @@ from copyrator.bundles.features.freeze.fields import (
     read_config_map,
     sentence,
 )
-from copyrator.bundles.features.freeze.words import BESIDE, freeze_of, freezes_in, gap
+from copyrator.bundles.features.freeze.words import freeze_of, freezes_in, gap
 from copyrator.bundles.fields import parse_status
-from copyrator.cli.core.beside import FoundBeside, read_all_beside, read_beside
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.beside import read_all_beside
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
@@ -59,23 +59,11 @@ async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
         return None
 
 
-async def find_freezes(
-    client: KubeClient, installation: Installation, names: Iterable[str]
-) -> FoundBeside:
-    """The freezes of all namespaces and of these, ended ones too."""
-    return await read_beside(client, installation, names, (BESIDE,))
-
-
-async def find_all_freezes(client: KubeClient, installation: Installation) -> FoundBeside:
-    """Those of all namespaces that the operator serves."""
-    return await read_all_beside(client, installation, (BESIDE,))
-
-
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
     """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
     from copyrator.cli.doctor.check import Check  # noqa: PLC0415 - for doctor alone
 
-    there = await find_all_freezes(client, installation)
+    there = await read_all_beside(client, installation)
     frozen = in_force(freezes_in(there.values), now)
     said = [sentence(one) for one in sorted(frozen, key=lambda one: (not one.fault, one.namespace))]
     if not said and there.unread:
@@ -120,20 +108,6 @@ class _Until(click.ParamType[datetime]):
         return moment
 
 
-@dataclass(frozen=True, slots=True)
-class _FreezeScope:
-    """What is frozen or thawed."""
-
-    installation: Installation
-    namespace: str
-    """Empty: all."""
-
-    @property
-    def home(self) -> str:
-        """The operator's namespace, where the ConfigMap is."""
-        return self.installation.settings.namespace
-
-
 @click.command()
 @cluster_options()
 @_all
@@ -146,7 +120,7 @@ class _FreezeScope:
 @click.option("--reason", metavar="TEXT", required=True, help="Reason; shown where a deploy waits.")
 @operator_namespace_option
 @object_option
-def freeze(
+async def freeze(
     *,
     target: Target,
     every: bool,
@@ -165,7 +139,24 @@ def freeze(
         raise click.UsageError("--reason is empty; it is shown as the reason why deploys wait")
     if len(reason) > MAX_REASON:
         raise click.UsageError(f"--reason is longer than {MAX_REASON} characters")
-    body, lines = run(_freeze(target, home, Freeze(reason=reason, until=until), every=every))
+    async with target.connect() as client:
+        installation, namespace = await _scope(client, target, home, every=every)
+        now = datetime.now(UTC).replace(microsecond=0)
+        freeze = Freeze(namespace=namespace, reason=reason, until=until, since=now)
+        with suppress(errors.ApiError):
+            freeze = replace(freeze, who=await username(client))
+        if namespace:
+            body = await _annotate(client, namespace, annotation_of(freeze))
+        else:
+            body = await _write_config_map(client, installation, data_of(freeze))
+        lines = [_capital(f"{sentence(freeze)}.")]
+        if running := await _deploying(client, installation, namespace):
+            lines.append(
+                f"{count(len(running), 'deploy that has', 'deploys that have')} begun may "
+                f"continue: {first_of(running, _NAMED, ', ')}."
+            )
+        where = ("-n", namespace) if namespace else ("--all",)
+        lines.append(f"Deploys begin again after: {hint('thaw', *where)}")
     _print(body, lines, shape)
 
 
@@ -174,13 +165,34 @@ def freeze(
 @_all
 @operator_namespace_option
 @object_option
-def thaw(*, target: Target, every: bool, home: str | None, shape: Format | None) -> None:
+async def thaw(*, target: Target, every: bool, home: str | None, shape: Format | None) -> None:
     """End a freeze of a namespace, or that of all: deploys that wait begin at once.
 
     --all ends the freeze of all namespaces; one that was frozen by its name stays so.
     """
-    body, lines = run(_thaw(target, home, every=every))
-    _print(body, lines, shape)
+    async with target.connect() as client:
+        installation, namespace = await _scope(client, target, home, every=every)
+        where = Freeze(namespace=namespace).where
+        if namespace:
+            try:
+                body = await client.get(NAMESPACES, None, namespace)
+            except errors.NotFound:
+                raise Fault(f"there is no namespace {namespace}") from None
+            before = freeze_of(body)
+            if before is not None:
+                body = await _annotate(client, namespace, None)
+        else:
+            body, before, home = {}, None, installation.settings.namespace
+            with suppress(errors.NotFound):
+                body = await client.get(CONFIGMAPS, home, CONFIG_MAP)
+                before = read_config_map(body)
+                await client.delete(CONFIGMAPS, home, CONFIG_MAP)
+        if before is None:
+            said = f"{where} isn't frozen" if namespace else f"there is no freeze of {where}"
+        else:
+            said = f"{where} {'is' if namespace else 'are'} thawed"
+        others = await _others(client, installation, namespace)
+    _print(body, [_capital(f"{said}."), *others], shape)
 
 
 def _print(body: Body, lines: list[str], shape: Format | None) -> None:
@@ -190,66 +202,15 @@ def _print(body: Body, lines: list[str], shape: Format | None) -> None:
         show(body, shape)
 
 
-async def _freeze(
-    target: Target, home: str | None, wanted: Freeze, *, every: bool
-) -> tuple[Mapping[str, Any], list[str]]:
-    async with target.connect() as client:
-        scope = await _scope(client, target, home, every=every)
-        now = datetime.now(UTC).replace(microsecond=0)
-        freeze = replace(wanted, namespace=scope.namespace, since=now)
-        with suppress(errors.ApiError):
-            freeze = replace(freeze, who=await username(client))
-        if scope.namespace:
-            body = await _annotate(client, scope.namespace, annotation_of(freeze))
-        else:
-            body = await _write_config_map(client, scope.home, data_of(freeze))
-        lines = [_capital(f"{sentence(freeze)}.")]
-        if running := await _deploying(client, scope):
-            lines.append(
-                f"{count(len(running), 'deploy that has', 'deploys that have')} begun may "
-                f"continue: {first_of(running, _NAMED, ', ')}."
-            )
-        where = ("-n", scope.namespace) if scope.namespace else ("--all",)
-        lines.append(f"Deploys begin again after: {hint('thaw', *where)}")
-        return body, lines
-
-
-async def _thaw(
-    target: Target, home: str | None, *, every: bool
-) -> tuple[Mapping[str, Any], list[str]]:
-    async with target.connect() as client:
-        scope = await _scope(client, target, home, every=every)
-        where = Freeze(namespace=scope.namespace).where
-        if scope.namespace:
-            try:
-                body = await client.get(NAMESPACES, None, scope.namespace)
-            except errors.NotFound:
-                raise Fault(f"there is no namespace {scope.namespace}") from None
-            before = freeze_of(body)
-            if before is not None:
-                body = await _annotate(client, scope.namespace, None)
-        else:
-            body, before = {}, None
-            with suppress(errors.NotFound):
-                body = await client.get(CONFIGMAPS, scope.home, CONFIG_MAP)
-                before = read_config_map(body)
-                await client.delete(CONFIGMAPS, scope.home, CONFIG_MAP)
-        if before is None:
-            said = f"{where} isn't frozen" if scope.namespace else f"there is no freeze of {where}"
-        else:
-            said = f"{where} {'is' if scope.namespace else 'are'} thawed"
-        return body, [_capital(f"{said}."), *await _others(client, scope)]
-
-
-async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
+async def _others(client: KubeClient, installation: Installation, namespace: str) -> list[str]:
     """The freezes that stay in force, as far as the user may read them."""
     found: list[Freeze] = []
-    if scope.namespace:
+    if namespace:
         with suppress(errors.ApiError):
-            of_all = await freeze_of_all(client, scope.home)
+            of_all = await freeze_of_all(client, installation.settings.namespace)
             found = [of_all] if of_all is not None else []
     else:
-        there = await find_all_freezes(client, scope.installation)
+        there = await read_all_beside(client, installation)
         found = sorted(freezes_in(there.values), key=lambda one: one.namespace)
     left = in_force(found, datetime.now(UTC))
     lines = [f"Still: {sentence(one)}." for one in left[:_NAMED]]
@@ -260,8 +221,8 @@ async def _others(client: KubeClient, scope: _FreezeScope) -> list[str]:
 
 async def _scope(
     client: KubeClient, target: Target, home: str | None, *, every: bool
-) -> _FreezeScope:
-    """What the options mean.
+) -> tuple[Installation, str]:
+    """What is frozen or thawed: the namespace, of which an empty one is all.
 
     Raises:
         Fault: the operator can't be found, or doesn't serve the namespace.
@@ -275,7 +236,7 @@ async def _scope(
                 "the operator wasn't found, and all namespaces are frozen by a ConfigMap in its "
                 "namespace; set --operator-namespace"
             )
-        return _FreezeScope(installation, "")
+        return installation, ""
     served = installation.settings.watch_namespaces
     if installation.is_read and not installation.settings.serves(target.namespace):
         raise Fault(
@@ -283,7 +244,7 @@ async def _scope(
             f"{target.namespace}; freeze the namespace of the Bundle, or all: "
             f"{hint('freeze', '--all')} --reason TEXT"
         )
-    return _FreezeScope(installation, target.namespace)
+    return installation, target.namespace
 
 
 async def _annotate(client: KubeClient, name: str, value: str | None) -> dict[str, Any]:
@@ -294,8 +255,11 @@ async def _annotate(client: KubeClient, name: str, value: str | None) -> dict[st
         raise Fault(f"there is no namespace {name}") from None
 
 
-async def _write_config_map(client: KubeClient, home: str, data: dict[str, str]) -> dict[str, Any]:
+async def _write_config_map(
+    client: KubeClient, installation: Installation, data: dict[str, str]
+) -> dict[str, Any]:
     """Create it, or replace all of its data, so that nothing unreadable is left."""
+    home = installation.settings.namespace
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -321,20 +285,19 @@ async def _write_config_map(client: KubeClient, home: str, data: dict[str, str])
         )
 
 
-async def _deploying(client: KubeClient, scope: _FreezeScope) -> list[str]:
+async def _deploying(client: KubeClient, installation: Installation, namespace: str) -> list[str]:
     """The Bundles concerned that are being deployed, as far as the user may list them."""
     bodies: dict[tuple[str, str], Mapping[str, Any]] = {}
-    scopes = (*scope.installation.settings.scopes, *([scope.namespace] if scope.namespace else []))
-    for one in scopes:
+    for one in (*installation.settings.scopes, *([namespace] if namespace else [])):
         with suppress(errors.ApiError):
             for body in await listed(client, BUNDLES, one):
                 metadata = body["metadata"]
                 bodies[metadata["namespace"], metadata["name"]] = body
     return [
-        f"{namespace}/{name}"
-        for (namespace, name), body in sorted(bodies.items())
+        f"{there}/{name}"
+        for (there, name), body in sorted(bodies.items())
         if parse_status(body).attempted.outcome == Outcome.RUNNING
-        and scope.namespace in ("", namespace, body["spec"].get("project_namespace"))
+        and namespace in ("", there, body["spec"].get("project_namespace"))
     ]
 
 

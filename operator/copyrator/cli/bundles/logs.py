@@ -17,7 +17,6 @@ from copyrator.bundles.jobs.outcome import is_owned, secrets_of
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.cli.bundles.plan_log import remove_no_errors
-from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_options, pods_of, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
@@ -37,16 +36,12 @@ _OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 @click.command()
 @object_options("bundles")
 @click.option("--plan", is_flag=True, help="Of the newest plan Job instead.")
-def logs(options: ObjectOptions, *, plan: bool) -> None:
+async def logs(options: ObjectOptions, *, plan: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status.
 
     Jobs that only make plans don't count; --plan prints the log of the newest of those. It names
     the Job, whose log kubectl logs -f follows.
     """
-    run(_logs(options, plan=plan))
-
-
-async def _logs(options: ObjectOptions, *, plan: bool) -> None:
     async with options.target.connect() as client:
         body = await options.read(client)
         of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
@@ -147,9 +142,10 @@ def _print_kept(body: Body) -> None:
 @click.command()
 @object_options("bundles")
 @output_option
-def history(options: ObjectOptions) -> None:
+async def history(options: ObjectOptions) -> None:
     """Show the last ten attempts of a Bundle, newest first."""
-    body = run(_read(options))
+    async with options.target.connect() as client:
+        body = await options.read(client)
     view, shape = BundleView(body, datetime.now(UTC)), options.shape
     entries = view.status.past
     match shape:
@@ -164,11 +160,6 @@ def history(options: ObjectOptions) -> None:
         case _:
             Table(history_columns(view), wide=shape is Format.WIDE).print(entries)
             prose(["", *lines] if (lines := last_failure(view)) else ())
-
-
-async def _read(options: ObjectOptions) -> dict[str, Any]:
-    async with options.target.connect() as client:
-        return await options.read(client)
 
 
 def last_failure(view: BundleView) -> list[str]:

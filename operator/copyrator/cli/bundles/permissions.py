@@ -5,6 +5,22 @@ A status may be forged by who may write it: entries of another form than the ope
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from copyrator.api.schema import InvalidSpec
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.objects import means, one
+from copyrator.cli.core.output import Format, show_all
+from copyrator.kube import errors
+from copyrator.kube.resources import CLUSTERROLES, ROLES
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,19 +29,19 @@ import yaml
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.text import count, time_since
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.rights import missing_of, required_permissions
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
+from copyrator.bundles.features.approval.rights import (
+    is_uninstalled,
+    missing_of,
+    required_permissions,
+)
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
-    ServiceAccount,
     format_permission,
-    grants,
-    is_uninstalled,
     list_missing,
-    uninstall_permissions,
 )
+from copyrator.cli.bundles.roles import add_rules, grants, uninstall_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import BundleView
 
@@ -154,3 +170,65 @@ def manifest(view: BundleView, spec: BundleSpec, roles: Sequence[Mapping[str, An
         lines.append("# By the plan's blind applies, which name one permission each: see `why`.")
     text = yaml.safe_dump_all(roles, sort_keys=False, explicit_start=True)
     return "\n".join((*lines, text.rstrip()))
+
+
+_ROLES: Final = {one.kind: one for one in (ROLES, CLUSTERROLES)}
+
+
+async def print_roles(
+    target: Target, namespace: str, name: str, kind: str | None, shape: Format | None
+) -> None:
+    """Print those of a Bundle for ``kubectl apply -f -``, as YAML or, with ``-o json``, as a List.
+
+    Raises:
+        Fault: nothing is known to be missing.
+    """
+    if kind is not None and not means(kind, "bundles"):
+        raise click.UsageError("--roles is only for Bundles: --kind bundle")
+    from copyrator.bundles.features.approval.permissions import (  # noqa: PLC0415 - only for roles
+        is_namespace_missing,
+    )
+    from copyrator.cli.bundles.plan_log import with_refusals  # noqa: PLC0415 - only for roles
+
+    async with target.connect() as client:
+        body = await with_refusals(client, await one(client, "bundles", namespace, name))
+        view = BundleView(body, datetime.now(UTC))
+        if isinstance(spec := view.spec, InvalidSpec):
+            raise Fault(f"Bundle {namespace}/{name}: {spec}")
+        is_local = not spec.uses(ClusterSpec)
+        is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
+        roles = roles_of(view, spec, is_namespace_missing=is_missing)
+        if not roles:
+            raise Fault(_nothing(view, ServiceAccount.of(spec)))
+        roles = [await _with_granted(client, role) for role in roles]
+    click.echo(manifest(view, spec, roles)) if shape is None else show_all(roles, shape)
+
+
+async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:
+    """The same object; a role with the rules that it has in the cluster, too."""
+    if (resource := _ROLES.get(role["kind"])) is None:
+        return role
+    place = role["metadata"]
+    try:
+        there = await client.get(resource, place.get("namespace"), place["name"])
+    except errors.NotFound:
+        return role
+    except errors.Forbidden as error:
+        what = f"{role['kind']} {place['name']}"
+        click.echo(
+            f"Warning: {what} can't be read, so applying this takes away what it grants now: "
+            f"{error.message}",
+            err=True,
+        )
+        return role
+    return add_rules(role, there.get("rules") or [])
+
+
+def _nothing(view: BundleView, account: ServiceAccount) -> str:
+    if view.status.part(PlanStatus).missing_permissions is not None:
+        return f"the service account {account} lacks nothing that the plan was reviewed for"
+    anew = view.hint("plan", "--refresh")
+    return (
+        f"it isn't known what the service account {account} lacks: no plan was made, or the "
+        f"operator may not review permissions (see {hint('doctor')}); to make a plan: {anew}"
+    )

@@ -329,10 +329,10 @@ def _check(entry: dict[str, Any]) -> None:
 def _roots(path: Path | None) -> bytes:
     if path is None:
         return b""
-    from copyrator.signatures.notation import read_roots
+    from copyrator.signatures.notation import load_roots
 
     content = _content(path, SIGNATURE_ROOT_BYTES)
-    read_roots(str(path), content)
+    load_roots(str(path), content)
     return content
 
 

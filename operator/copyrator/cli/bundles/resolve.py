@@ -50,7 +50,6 @@ from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Atteste
 from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults
-from copyrator.cli.bundles import freeze
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -61,6 +60,7 @@ from copyrator.cli.bundles.registry import (
     repository_of,
     trust_options,
 )
+from copyrator.cli.core.beside import read_beside
 from copyrator.cli.core.cluster import Target, cluster_options, run
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
@@ -164,9 +164,8 @@ async def _read(client: KubeClient, installation: Installation, key: BundleKey) 
                 unread[gate.name] = f"Bundle {other.namespace}/{other.name}: {error.message}"
                 continue
             cache.take(read_entry(found, defaults))
-    frozen = await freeze.find_freezes(
-        client, installation, dict.fromkeys((key.namespace, spec.project_namespace))
-    )
+    places = dict.fromkeys((key.namespace, spec.project_namespace))
+    frozen = await read_beside(client, installation, places)
     if frozen.unread:
         unread["freeze"] = gap(frozen.unread)
     now = datetime.now(UTC)

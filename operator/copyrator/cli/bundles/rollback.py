@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -50,10 +50,9 @@ from copyrator.cli.core.objects import (
     shown,
 )
 from copyrator.cli.core.output import object_option, prose, show_result
+from copyrator.cli.core.reconcile import annotate_unchanged
 from copyrator.cli.core.waiting import response_timeout_option, timeout_option, wait, waits_for_gate
 from copyrator.cli.view import rows
-from copyrator.kube.errors import ConflictError
-from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
@@ -90,16 +89,16 @@ def _versions(body: Body) -> tuple[str | None, ...]:
     return status.available.version, status.attempted.version, status.part(PlanStatus).version
 
 
-def _succeeded(body: Body) -> Iterator[str | None]:
-    return (one.version for one in parse_status(body).past if one.outcome == Outcome.SUCCEEDED)
-
-
 @click.command()
 @object_options("bundles")
 @click.option(
     "--to",
     metavar="VERSION|DIGEST|REVISION",
-    shell_complete=_complete(_succeeded),
+    shell_complete=_complete(
+        lambda body: (
+            one.version for one in parse_status(body).past if one.outcome == Outcome.SUCCEEDED
+        )
+    ),
     help="Of the history; by default the last successful deploy before what runs.",
 )
 @timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
@@ -358,21 +357,17 @@ async def _annotate_pin(
     that changes the decision.
     """
     for _ in range(_TRIES):
-        guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
-        patch = {"metadata": {**guard, "annotations": {ANN_PIN: value}}}
-        try:
-            body = await client.patch(BUNDLES, *name_of(body), patch)
+        if written := await annotate_unchanged(client, body, {ANN_PIN: value}):
             break
-        except ConflictError:
-            body = await one(client, "bundles", *name_of(body))
-            confirm(body)
+        body = await one(client, "bundles", *name_of(body))
+        confirm(body)
     else:
         raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
     def seen(found: Body) -> bool:
         return parse_status(found).part(PinStatus).requested == value
 
-    return await wait(client, "bundles", body, seconds, seen)
+    return await wait(client, "bundles", written, seconds, seen)
 
 
 async def _unpin(options: ObjectOptions) -> tuple[dict[str, Any], str]:
@@ -464,14 +459,10 @@ async def _change_skipped(
         digests = change(known, parse_status(body))
         if digests == known:
             return body
-        metadata = {
-            "resourceVersion": body["metadata"]["resourceVersion"],
-            "annotations": {ANN_SKIP_DIGESTS: ",".join(digests) or None},
-        }
-        try:
-            return await client.patch(BUNDLES, *name_of(body), {"metadata": metadata})
-        except ConflictError:
-            body = await one(client, "bundles", *name_of(body))
+        marks = {ANN_SKIP_DIGESTS: ",".join(digests) or None}
+        if written := await annotate_unchanged(client, body, marks):
+            return written
+        body = await one(client, "bundles", *name_of(body))
     raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 

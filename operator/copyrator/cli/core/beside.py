@@ -52,9 +52,9 @@ def remarks(values: Sequence[object], unread: Sequence[str]) -> Iterator[str]:
         yield from one.remarks(values, unread)
 
 
-def values_of(namespace: Body, of: Sequence[Beside] | None = None) -> tuple[object, ...]:
+def values_of(namespace: Body) -> tuple[object, ...]:
     """The values of a Namespace."""
-    found = (one.of_namespace(namespace) for one in (wanted() if of is None else of))
+    found = (one.of_namespace(namespace) for one in wanted())
     return tuple(one for one in found if one is not None)
 
 
@@ -69,17 +69,14 @@ async def read_for(
 
 
 async def read_beside(
-    client: KubeClient,
-    installation: Installation,
-    names: Iterable[str],
-    of: Sequence[Beside] | None = None,
+    client: KubeClient, installation: Installation, names: Iterable[str]
 ) -> FoundBeside:
     """What these namespaces, and the operator's ConfigMaps, have of what is wanted."""
-    of = wanted() if of is None else of
+    of = wanted()
     parts = await all_of(
         (
             *(_of_config_map(client, installation, one) for one in of),
-            *(_of_namespace(client, name, of) for name in (names if of else ())),
+            *(_of_namespace(client, name) for name in (names if of else ())),
         )
     )
     return FoundBeside(
@@ -88,21 +85,18 @@ async def read_beside(
     )
 
 
-async def read_all_beside(
-    client: KubeClient, installation: Installation, of: Sequence[Beside] | None = None
-) -> FoundBeside:
+async def read_all_beside(client: KubeClient, installation: Installation) -> FoundBeside:
     """The same of all namespaces that the operator serves."""
-    of = wanted() if of is None else of
-    if (served := installation.settings.watch_namespaces) or not of:
-        return await read_beside(client, installation, served, of)
+    if (served := installation.settings.watch_namespaces) or not wanted():
+        return await read_beside(client, installation, served)
     async with ahead(listed(client, NAMESPACES, None, metadata_only=True)) as namespaces:
-        found = await read_beside(client, installation, (), of)
+        found = await read_beside(client, installation, ())
         try:
             bodies = await namespaces
         except errors.ApiError as error:
             unread = _unread("the list of Namespaces", error)
             return FoundBeside(found.values, (*found.unread, unread))
-    values = (value for body in bodies for value in values_of(body, of))
+    values = (value for body in bodies for value in values_of(body))
     return FoundBeside((*found.values, *values), found.unread)
 
 
@@ -118,9 +112,9 @@ async def _of_config_map(client: KubeClient, installation: Installation, of: Bes
     return FoundBeside((of.of_config_map(found),))
 
 
-async def _of_namespace(client: KubeClient, name: str, of: Sequence[Beside]) -> FoundBeside:
+async def _of_namespace(client: KubeClient, name: str) -> FoundBeside:
     try:
-        return FoundBeside(values_of(await client.get(NAMESPACES, None, name), of))
+        return FoundBeside(values_of(await client.get(NAMESPACES, None, name)))
     except errors.NotFound:
         return FoundBeside()
     except errors.ApiError as error:

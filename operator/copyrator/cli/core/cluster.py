@@ -145,7 +145,10 @@ def add_options(command: Callable[..., Any], options: Sequence[Any]) -> Callable
 
 
 def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Callable[..., Any]:
-    """Decorate a command with the cluster's options; it gets them as `target`."""
+    """Decorate a command with the cluster's options; it gets them as `target`.
+
+    A coroutine function is run.
+    """
     options = [*_CLUSTER]
     options += [_NAMESPACE] if namespace else []
     options += [_EVERYWHERE] if everywhere else []
@@ -163,7 +166,8 @@ def collect(function: Callable[..., Any], name: str, made: type[Any]) -> Callabl
     @functools.wraps(function)
     def command(**values: Any) -> Any:
         found = {field: values.pop(field) for field in fields if field in values}
-        return function(**{name: made(**found)}, **values)
+        answer = function(**{name: made(**found)}, **values)
+        return run(answer) if asyncio.iscoroutine(answer) else answer
 
     return command
 

@@ -14,7 +14,7 @@ import click
 
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.text import count, first_of, format_micro_time
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
@@ -48,16 +48,12 @@ def notify() -> None:
 @cluster_options(namespace=False)
 @own_namespace_option
 @timeout_option(60.0, "How long to wait for the operator.")
-def test_entry(target: Target, name: str, home: str | None, timeout: float) -> None:
+async def test_entry(target: Target, name: str, home: str | None, timeout: float) -> None:  # noqa: ASYNC109 - the option
     """Have the operator send a test message to an entry, and wait for the result.
 
     Requires the permission to patch the ConfigMap copyrator-notifications and to read
     copyrator-notification-marks, in the operator's namespace.
     """
-    prose([run(_test(target, name, home, timeout))])
-
-
-async def _test(target: Target, name: str, home: str | None, seconds: float) -> str:
     from copyrator.notify.config import CONFIG_MAP  # noqa: PLC0415 - not for --help
 
     async with target.connect() as client:
@@ -77,14 +73,15 @@ async def _test(target: Target, name: str, home: str | None, seconds: float) -> 
         patch = {"metadata": {"annotations": {ANN_NOTIFY_TEST: request}}}
         await client.patch(CONFIGMAPS, namespace, CONFIG_MAP, patch, field_manager=FIELD_MANAGER)
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout):
                 while not (result := await _result(client, namespace, name, request)):  # noqa: ASYNC110
                     await asyncio.sleep(LOOK)
                 if result == "sent":
-                    return f"A test message was sent to {name}."
+                    prose([f"A test message was sent to {name}."])
+                    return
                 raise Fault(f"the test message to {name} failed: {result}")
     raise Fault(
-        f"the operator hasn't sent the test message within {seconds:g} s; check that it is "
+        f"the operator hasn't sent the test message within {timeout:g} s; check that it is "
         f"running: {hint('doctor')}"
     )
 

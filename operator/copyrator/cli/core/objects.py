@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product, starmap
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
@@ -440,6 +440,9 @@ async def _visible_rules(client: KubeClient, scopes: Sequence[str | None]) -> li
     return []
 
 
+NOT_SHOWN: Final = "Not shown, because you have no permission to list them"
+
+
 def skipped(denied: Sequence[errors.Forbidden]) -> str:
     """A note about what the user may not list; empty where that is nothing."""
     if not denied:
@@ -449,4 +452,4 @@ def skipped(denied: Sequence[errors.Forbidden]) -> str:
         refusal = error.refusal
         where = f"in {refusal.namespace}" if refusal and refusal.namespace else "in all namespaces"
         kinds[f"{refusal.permission.resource} {where}" if refusal else error.message] = None
-    return f"Not shown, because you have no permission to list them: {', '.join(kinds)}."
+    return f"{NOT_SHOWN}: {', '.join(kinds)}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import starmap
@@ -24,7 +25,7 @@ from copyrator.api.rule_spec import Mode
 from copyrator.api.rule_status import read_rule_status
 from copyrator.api.text import count, format_micro_time
 from copyrator.bundles.fields import parse_status
-from copyrator.cli.core.cluster import Target, all_of, cluster_options, run
+from copyrator.cli.core.cluster import Target, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
@@ -51,7 +52,7 @@ from copyrator.cli.core.waiting import (
 )
 from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import RULES
+from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ _ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFa
 )
 @_timeout
 @object_option
-def reconcile(options: ObjectOptions, *, force: bool) -> None:
+async def reconcile(options: ObjectOptions, *, force: bool) -> None:
     """Reconcile a rule or Bundle now, and wait for the outcome.
 
     A Bundle's registry is polled, and its version is deployed even if it is deployed already
@@ -82,8 +83,27 @@ def reconcile(options: ObjectOptions, *, force: bool) -> None:
 
     Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
     """
-    body = run(_reconcile(options, force=force))
-    about = shown(options.what, body)
+    what = options.what
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        _check_may_act(what, body)
+        annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
+        if what == "rules":
+            annotation = names.ANN_RULE_REQUESTED_AT
+        token, body = await annotated(client, what, body, annotation)
+
+        def handled(seen: Body) -> bool:
+            _check_may_act(what, seen)  # it may be suspended meanwhile
+            status = parse_status(seen, *_ECHOES)
+            if force:
+                return token in (status.last_handled_force, status.last_failed_force)
+            return token in (status.last_handled_request, status.last_failed_request)
+
+        def busy(seen: Body) -> bool:
+            return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
+
+        body = await wait(client, what, body, options.timeout, handled, busy=busy)
+    about = shown(what, body)
     if options.shape is not None:
         show(body, options.shape)
     elif options.timeout == 0:
@@ -130,7 +150,7 @@ def _is_ready(body: Body) -> bool:
 @object_options("rules")
 @_timeout
 @object_option
-def reseal(options: ObjectOptions) -> None:
+async def reseal(options: ObjectOptions) -> None:
     """Overwrite the objects that have a rule's marks without a valid seal.
 
     Such objects result from a lost hash key, a restore or a forgery; those with the content that
@@ -138,7 +158,19 @@ def reseal(options: ObjectOptions) -> None:
     overwritten by this command. Only objects with the marks of this rule are overwritten, where it
     requires a copy. Nothing is deleted.
     """
-    show_result(*run(_reseal(options)), options.shape)
+    async with options.target.connect() as client:
+        body = await options.read(client)
+        check_writes(body)
+        token, body = await annotated(client, "rules", body, names.ANN_RULE_RESEAL_AT)
+
+        def done(seen: Body) -> bool:
+            check_writes(seen)  # it may be suspended meanwhile
+            return annotations_of(seen).get(names.ANN_RULE_RESEAL_AT) != token
+
+        body = await wait(client, "rules", body, options.timeout, done)
+    word = "resealed" if options.timeout else "annotated"
+    outcome = result(body, waited=options.timeout > 0)
+    show_result(body, f"{shown('rules', body)} {word}{outcome}", options.shape)
 
 
 async def annotated(
@@ -154,42 +186,15 @@ async def annotated(
     return token, await client.patch(RESOURCES[what], *name_of(body), patch)
 
 
-async def _reseal(options: ObjectOptions) -> Result:
-    async with options.target.connect() as client:
-        body = await options.read(client)
-        check_writes(body)
-        token, body = await annotated(client, "rules", body, names.ANN_RULE_RESEAL_AT)
-
-        def done(seen: Body) -> bool:
-            check_writes(seen)  # it may be suspended meanwhile
-            return annotations_of(seen).get(names.ANN_RULE_RESEAL_AT) != token
-
-        body = await wait(client, "rules", body, options.timeout, done)
-        word = "resealed" if options.timeout else "annotated"
-        return body, f"{shown('rules', body)} {word}{result(body, waited=options.timeout > 0)}"
-
-
-async def _reconcile(options: ObjectOptions, *, force: bool) -> dict[str, Any]:
-    what = options.what
-    async with options.target.connect() as client:
-        body = await options.read(client)
-        _check_may_act(what, body)
-        annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
-        if what == "rules":
-            annotation = names.ANN_RULE_REQUESTED_AT
-        token, body = await annotated(client, what, body, annotation)
-
-        def handled(seen: Body) -> bool:
-            _check_may_act(what, seen)  # it may be suspended meanwhile
-            status = parse_status(seen, *_ECHOES)
-            if force:
-                return token in (status.last_handled_force, status.last_failed_force)
-            return token in (status.last_handled_request, status.last_failed_request)
-
-        def busy(seen: Body) -> bool:
-            return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
-
-        return await wait(client, what, body, options.timeout, handled, busy=busy)
+async def annotate_unchanged(
+    client: KubeClient, body: Body, annotations: Mapping[str, str | None], **options: Any
+) -> dict[str, Any] | None:
+    """A Bundle with these annotations; None where others have changed it since it was read."""
+    guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
+    patch = {"metadata": {**guard, "annotations": annotations}}
+    with suppress(errors.ConflictError):
+        return await client.patch(BUNDLES, *name_of(body), patch, **options)
+    return None
 
 
 def _check_may_act(what: str, body: Body) -> None:
@@ -247,9 +252,9 @@ _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles o
 @_all
 @response_timeout_option
 @object_option
-def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> None:
+async def suspend(**options: Any) -> None:
     """Suspend rules or Bundles: nothing is written or deployed until they are resumed."""
-    _print(run(_set_all(target, what, value=True, **more)), shape)
+    await _set_all(**options, value=True)
 
 
 @click.command()
@@ -258,28 +263,21 @@ def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> Non
 @_all
 @response_timeout_option
 @object_option
-def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None:
+async def resume(**options: Any) -> None:
     """Resume suspended rules or Bundles."""
-    _print(run(_set_all(target, what, value=False, **more)), shape)
-
-
-def _print(results: Sequence[Result], shape: Format | None) -> None:
-    """Print the sentences, or the objects as they are then."""
-    if shape is None:
-        prose([sentence for _, sentence in results])
-    else:
-        show_all([body for body, _ in results], shape, single=len(results) == 1)
+    await _set_all(**options, value=False)
 
 
 async def _set_all(
+    *,
     target: Target,
     what: str,
-    *,
     wanted: Sequence[ObjectReference],
     every: bool,
     value: bool,
     timeout: float,  # noqa: ASYNC109 - the option
-) -> list[Result]:
+    shape: Format | None,
+) -> None:
     if bool(wanted) == every:
         raise click.UsageError(f"set names of {what}, or --all for all of a namespace")
     async with target.connect() as client:
@@ -295,7 +293,11 @@ async def _set_all(
             async with limit:
                 return await set_suspend(client, what, body, value=value, seconds=timeout)
 
-        return list(await asyncio.gather(*starmap(change, bodies)))
+        results = await asyncio.gather(*starmap(change, bodies))
+    if shape is None:
+        prose([sentence for _, sentence in results])
+    else:
+        show_all([body for body, _ in results], shape, single=len(results) == 1)
 
 
 async def _every(client: KubeClient, target: Target, what: str) -> list[dict[str, Any]]:
@@ -335,19 +337,10 @@ async def set_suspend(
 @object_options("rules")
 @response_timeout_option
 @object_option
-def confirm_delete(options: ObjectOptions) -> None:
+async def confirm_delete(options: ObjectOptions) -> None:
     """Confirm that an edited rule may delete more of its copies than spec.maxDelete.
 
     Only the current generation of the rule is confirmed: each further edit is checked again.
-    """
-    show_result(*run(_confirm(options)), options.shape)
-
-
-async def _confirm(options: ObjectOptions) -> Result:
-    """Annotate the rule, at the version that was read.
-
-    Raises:
-        Fault: no deletion of it waits, or the rule was edited meanwhile.
     """
     async with options.target.connect() as client:
         body = await options.read(client)
@@ -365,14 +358,14 @@ async def _confirm(options: ObjectOptions) -> Result:
                 f"{shown('rules', body)} was changed in the meantime; check it and try again: "
                 f"{hint_about('describe', 'rule', body)}"
             ) from None
-        body = await wait(client, "rules", body, options.timeout, _is_taken)
-        text = f"{shown('rules', body)}: the deletion of {deleted} by generation {generation}"
-        return body, f"{text} is confirmed{result(body, waited=options.timeout > 0)}"
 
+        def is_taken(seen: Body) -> bool:
+            return rows.ready(seen).reason != RuleReason.DELETION_UNCONFIRMED
 
-def _is_taken(body: Body) -> bool:
-    """Whether the operator has taken the confirmation."""
-    return rows.ready(body).reason != RuleReason.DELETION_UNCONFIRMED
+        body = await wait(client, "rules", body, options.timeout, is_taken)
+    text = f"{shown('rules', body)}: the deletion of {deleted} by generation {generation}"
+    outcome = result(body, waited=options.timeout > 0)
+    show_result(body, f"{text} is confirmed{outcome}", options.shape)
 
 
 def _waiting(body: Body) -> str:
@@ -393,20 +386,11 @@ def _waiting(body: Body) -> str:
 @object_options("rules")
 @response_timeout_option
 @object_option
-def rollout(options: ObjectOptions, action: str) -> None:
+async def rollout(options: ObjectOptions, action: str) -> None:
     """Resume the stopped rollout of a rule, or finish one at once.
 
     resume begins the next step, whatever the health of the consumers is; the step after that is
     judged again. finish writes the new content to all copies now, without further steps.
-    """
-    show_result(*run(_act(options, action)), options.shape)
-
-
-async def _act(options: ObjectOptions, action: str) -> Result:
-    """Annotate the rule, and wait until the operator has taken it.
-
-    Raises:
-        Fault: no rollout is in progress, none is stopped, or the rule writes nothing now.
     """
     async with options.target.connect() as client:
         body = await options.read(client)
@@ -429,9 +413,9 @@ async def _act(options: ObjectOptions, action: str) -> Result:
             return False
 
         body = await wait(client, "rules", body, options.timeout, has_moved)
-        done = "is resumed" if action == "resume" else "is finished without further steps"
-        outcome = f"the rollout {done}{result(body, waited=options.timeout > 0)}"
-        return body, f"{shown('rules', body)}: {outcome}"
+    done = "is resumed" if action == "resume" else "is finished without further steps"
+    outcome = f"the rollout {done}{result(body, waited=options.timeout > 0)}"
+    show_result(body, f"{shown('rules', body)}: {outcome}", options.shape)
 
 
 def _running(body: Body) -> RolloutState | None:

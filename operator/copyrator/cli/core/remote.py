@@ -1,6 +1,7 @@
 """`copyrator remote`: what another cluster may read of this one, and whether it can.
 
 `grant` is run against the cluster that has the objects, `check` against the one that copies them.
+What doctor checks of other clusters is here, too.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,23 +25,42 @@ from copyrator.api.kubeconfig import (
     DEFAULT_KEY,
     InvalidKubeconfigError,
     Kubeconfig,
+    KubeconfigRef,
+    is_home,
+    kubeconfig_in,
     normalize_server,
     parse_kubeconfig,
+    read_kubeconfig_ref,
 )
 from copyrator.api.names import LABEL_REMOTE
-from copyrator.api.text import check_namespace, check_object_name, format_time, parse_time, quoted
-from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import listed
+from copyrator.api.schema import SpecError, map_in
+from copyrator.api.text import (
+    check_namespace,
+    check_object_name,
+    count,
+    first_of,
+    format_time,
+    parse_time,
+    quoted,
+    said,
+    time_since,
+)
+from copyrator.cli.core.cluster import Target, all_of, cluster_options
+from copyrator.cli.core.faults import Fault, hint
+from copyrator.cli.core.installation import allowed, username
+from copyrator.cli.core.objects import Body, listed
 from copyrator.cli.core.output import Format, answer_option, dump, items, prose
 from copyrator.cli.core.waiting import Duration
-from copyrator.cli.doctor.remote import check
+from copyrator.cli.doctor.check import Check, print_checks
 from copyrator.kube import errors
 from copyrator.kube.resources import (
+    BUNDLES,
     CLUSTERROLES,
     CONFIGMAPS,
+    NAMESPACES,
     ROLEBINDINGS,
     ROLES,
+    RULES,
     SECRETS,
     SERVICEACCOUNTS,
     UID_NAMESPACE,
@@ -50,6 +71,7 @@ from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
+
 
 FIELD_MANAGER: Final = "copyrator-remote"
 LEAST_TTL: Final = 600.0
@@ -77,7 +99,7 @@ _ROOT_CA: Final = "kube-root-ca.crt"
 _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 _ACCOUNT_OF_TOKEN: Final = "kubernetes.io/service-account.name"  # noqa: S105 - an annotation
 
-Body = dict[str, Any]
+Manifest = dict[str, Any]
 
 
 class Granted(NamedTuple):
@@ -120,7 +142,7 @@ class Grant:
         return f"copyrator-remote:{self.namespace}:{self.name}"
 
     @property
-    def of_cluster(self) -> list[Body]:
+    def of_cluster(self) -> list[Manifest]:
         """What lets it know this cluster again; without it, it is known by its CA."""
         rule = {
             "apiGroups": [""],
@@ -133,7 +155,7 @@ class Grant:
         return [{**role, "rules": [rule]}, {**binding, **self._bound(CLUSTERROLES)}]
 
     @property
-    def of_namespaces(self) -> list[Body]:
+    def of_namespaces(self) -> list[Manifest]:
         """The service account, and its rights."""
         account = self._object(SERVICEACCOUNTS, self.namespace, self.name)
         found = [{**account, "automountServiceAccountToken": False}]
@@ -145,18 +167,18 @@ class Grant:
         return found
 
     @property
-    def token(self) -> Body:
+    def token(self) -> Manifest:
         """The Secret whose token the cluster writes."""
         body = self._object(SECRETS, self.namespace, f"{self.name}-token")
         body["metadata"]["annotations"] = {_ACCOUNT_OF_TOKEN: self.name}
         return {**body, "type": _TOKEN_TYPE}
 
     @property
-    def all(self) -> list[Body]:
+    def all(self) -> list[Manifest]:
         """All objects in the order in which they are made."""
         return [*self.of_namespaces, *self.of_cluster, *([self.token] if self.lasting else [])]
 
-    def _rules(self, namespace: str) -> Iterator[Body]:
+    def _rules(self, namespace: str) -> Iterator[Manifest]:
         """One for each kind, so that the same grant is the same Role."""
         names: dict[Resource, set[str]] = {}
         for source in self.sources:
@@ -168,13 +190,13 @@ class Grant:
                 rule["resourceNames"] = sorted(names[resource])
             yield {**rule, "verbs": _VERBS}
 
-    def _bound(self, role: Resource) -> Body:
+    def _bound(self, role: Resource) -> Manifest:
         ref = {"apiGroup": role.group, "kind": role.kind, "name": self.role_name}
         account = {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
         return {"roleRef": ref, "subjects": [account]}
 
-    def _object(self, resource: Resource, namespace: str | None, name: str) -> Body:
-        metadata: Body = {"name": name, "labels": {LABEL_REMOTE: self.label}}
+    def _object(self, resource: Resource, namespace: str | None, name: str) -> Manifest:
+        metadata: Manifest = {"name": name, "labels": {LABEL_REMOTE: self.label}}
         if namespace is not None:
             metadata["namespace"] = namespace
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
@@ -219,7 +241,7 @@ def remote() -> None:
 @click.option("--dry-run", is_flag=True, help="Print what would be made; nothing is.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @answer_option
-def grant(
+async def grant(
     *,
     target: Target,
     name: str,
@@ -254,7 +276,7 @@ def grant(
             "a shorter NAME"
         )
     ttl = address["ttl"]
-    found = run(_resolve(target, Grant(name, namespace, (), lasting=ttl is None), wanted))
+    found = await _resolve(target, Grant(name, namespace, (), lasting=ttl is None), wanted)
     if dry_run:
         if shape is None:
             click.echo(yaml.safe_dump_all(found.all, sort_keys=False).rstrip())
@@ -262,7 +284,7 @@ def grant(
             dump(items(found.all), shape)
         return
     _confirm([source for source in found.sources if not source.name], yes=yes)
-    secret, lines = run(_grant(target, found, kubeconfig, ttl))
+    secret, lines = await _grant(target, found, kubeconfig, ttl)
     prose(lines, err=True)
     dump(secret, shape or Format.YAML)
 
@@ -335,7 +357,7 @@ def _confirm(whole: Sequence[Granted], *, yes: bool) -> None:
 
 async def _grant(
     target: Target, found: Grant, address: Kubeconfig, ttl: timedelta | None
-) -> tuple[Body, list[str]]:
+) -> tuple[Manifest, list[str]]:
     """Make it; return the Secret for the other cluster, and what to say."""
     async with target.connect() as client:
         lines = [await _apply(client, body, found.label) for body in found.of_namespaces]
@@ -386,7 +408,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _apply(client: KubeClient, body: Body, label: str) -> str:
+async def _apply(client: KubeClient, body: Manifest, label: str) -> str:
     """Apply an object; return what has changed, empty where nothing has.
 
     Raises:
@@ -395,7 +417,7 @@ async def _apply(client: KubeClient, body: Body, label: str) -> str:
     resource, (namespace, name) = _KINDS[body["kind"]], name_of(body)
     from copyrator.kube.client.client import PatchType  # noqa: PLC0415 - not for --help
 
-    before: Body | None = None
+    before: Manifest | None = None
     try:
         before = await client.get(resource, namespace, name)
     except errors.NotFound as error:
@@ -482,4 +504,277 @@ async def _requested_token(client: KubeClient, found: Grant, ttl: timedelta) -> 
     return str(status["token"]), format_time(until) if until else "an unknown time"
 
 
-remote.add_command(check)
+WARNING: Final = timedelta(days=14)
+"""Before the end of a credential."""
+PATIENCE: Final = 30.0
+"""Seconds for all that the other cluster is asked for."""
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSource:
+    """What a rule reads in the other cluster."""
+
+    kind: str
+    api_version: str | None
+    namespace: str
+    name: str
+    """Empty: by a selector."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name or '*'}"
+
+
+@remote.command("check")
+@click.argument("secret", metavar="[NAMESPACE/]SECRET")
+@cluster_options()
+@click.option("--key", default=DEFAULT_KEY, show_default=True, help="Key of the Secret.")
+@answer_option
+async def check(*, target: Target, secret: str, key: str, shape: Format | None) -> None:
+    """Check the kubeconfig in a Secret: its form, its end, the server, and what it may read.
+
+    Read is what the rules in the Secret's namespace name with it. The server is asked from this
+    machine. Exit code: 0 no check failed; 1 at least one did.
+    """
+    print_checks(await _checks(target, secret, key), shape)
+
+
+async def _checks(target: Target, secret: str, key: str) -> list[Check]:
+    namespace, name = target.locate(secret)
+    async with target.connect() as client:
+        try:
+            body = await client.get(SECRETS, namespace, name)
+        except errors.NotFound:
+            raise Fault(
+                f"there is no Secret {name} in the namespace {namespace}; `remote grant`, run "
+                "against the other cluster, prints one"
+            ) from None
+        try:
+            found = kubeconfig_in(body, key)
+        except InvalidKubeconfigError as error:
+            return [Check("Kubeconfig", False, str(error))]
+        checks = [Check("Kubeconfig", True, found.server), credential(found, datetime.now(UTC))]
+        if is_home(found.server, [client.connection.host]):
+            return [*checks, Check("Cluster", False, _HOME)]
+        ref = KubeconfigRef(name, key)
+        asked = await _asked(client, namespace, ref)
+        bundles = await _deployed_by(client, namespace, ref)
+        home = await _uid(client)
+    checks += await _there(found, home, asked, is_for_bundles=bool(bundles))
+    if bundles:
+        text = first_of(bundles, _NAMED)
+        text = f"{text}; what a deploy needs isn't reviewed: its Job's log names it"
+        checks.append(Check("Bundles", None, text))
+    return checks
+
+
+_HOME: Final = (
+    "that is this cluster itself; leave out kubeConfig to copy from here, or deploy to here"
+)
+
+
+def credential(found: Kubeconfig, now: datetime) -> Check:
+    """When it ends."""
+    what = "token" if found.token is not None else "certificate"
+    if found.ends is None:
+        return Check("Credential", True, f"a {what} without a known end")
+    ends = f"the {what} {'ended' if found.ends <= now else 'ends'} at {format_time(found.ends)}"
+    if found.ends <= now:
+        return Check("Credential", False, f"{ends}; write a new one into the Secret")
+    if found.ends - now < WARNING:
+        left = time_since(format_time(now), found.ends)
+        return Check("Credential", None, f"{ends}, in {left}; write a new one into the Secret")
+    return Check("Credential", True, ends)
+
+
+async def _uid(client: KubeClient) -> str:
+    """Which cluster it is; empty where that may not be read."""
+    with suppress(errors.ApiError):
+        body = await client.get(NAMESPACES, None, UID_NAMESPACE)
+        return str(body["metadata"].get("uid") or "")
+    return ""
+
+
+async def _asked(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list[RemoteSource]:
+    """What the rules in a namespace read by this kubeconfig, as far as they can be listed."""
+    found: dict[RemoteSource, None] = {}
+    with suppress(errors.ApiError):
+        for body in await listed(client, RULES, namespace):
+            for source, at in _sources_of(body):
+                if at == ref:
+                    found |= dict.fromkeys(_read_by(source, namespace))
+    return list(found)
+
+
+async def _deployed_by(client: KubeClient, namespace: str, ref: KubeconfigRef) -> list[str]:
+    """The Bundles in a namespace that are deployed by this kubeconfig, as far as listed."""
+    found: list[str] = []
+    with suppress(errors.ApiError):
+        for body in await listed(client, BUNDLES, namespace):
+            if _of_bundle(body) == ref:
+                found.append(f"Bundle {name_of(body)}")  # noqa: PERF401 - listed may raise
+    return found
+
+
+def _of_bundle(bundle: Body) -> KubeconfigRef | None:
+    """The kubeconfig of a Bundle; None where it has none, or not a valid one."""
+    with suppress(SpecError):
+        return read_kubeconfig_ref(map_in(bundle, "spec"), "spec")
+    return None
+
+
+def _sources_of(rule: Body) -> Iterator[tuple[Body, KubeconfigRef | None]]:
+    """The sources of a rule, each with its kubeconfig; those of an invalid rule may be missing."""
+    spec = rule.get("spec")
+    if not isinstance(spec, Mapping):
+        return
+    several = spec.get("sources")
+    for source in (spec.get("source"), *(several if isinstance(several, list) else ())):
+        with suppress(SpecError):
+            if isinstance(source, Mapping):
+                yield source, read_kubeconfig_ref(source, "source")
+
+
+def _read_by(source: Body, home: str) -> Iterator[RemoteSource]:
+    namespaces = source.get("namespaces") or [source.get("namespace") or home]
+    version = source.get("apiVersion")
+    for namespace in namespaces if isinstance(namespaces, list) else ():
+        yield RemoteSource(
+            str(source.get("kind") or "Secret"),
+            str(version) if version else None,
+            str(namespace),
+            str(source.get("name") or ""),
+        )
+
+
+async def _there(
+    found: Kubeconfig, home: str, asked: Sequence[RemoteSource], *, is_for_bundles: bool
+) -> list[Check]:
+    """What the other cluster answers, up to the first request that fails."""
+    from copyrator.kube.auth import remote_endpoint  # noqa: PLC0415 - not for --help
+    from copyrator.kube.client.remote import RemoteClient  # noqa: PLC0415
+    from copyrator.kube.client.transport import KubeconfigError  # noqa: PLC0415
+
+    try:
+        endpoint = remote_endpoint(found)
+    except KubeconfigError as error:
+        return [Check("Kubeconfig", False, str(error))]
+    checks: list[Check] = []
+    async with RemoteClient(endpoint, " in the other cluster") as client:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                version = await client.request("GET", "/version")
+                checks.append(Check("Server", True, f"Kubernetes {said(version['gitVersion'])}"))
+                await client.identify()
+                checks.append(_cluster(client.uid, home))
+                checks.append(Check("Account", True, said(await username(client))))
+                if asked or not is_for_bundles:
+                    checks += await _rights(client, asked)
+        except TimeoutError:
+            checks.append(Check("Server", False, f"didn't answer all within {PATIENCE:g} s"))
+        except errors.ApiError as error:
+            checks.append(Check("Server", False, error.message))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            checks.append(Check("Server", False, "its answers aren't those of an API server"))
+    return checks
+
+
+def _cluster(uid: str | None, home: str) -> Check:
+    if uid is None:
+        return Check(
+            "Cluster",
+            None,
+            "the account may not get the Namespace kube-system, whose uid tells clusters apart; "
+            "the server's CA takes its place",
+        )
+    return Check("Cluster", uid != home, _HOME if uid == home else f"uid {uid}")
+
+
+async def _rights(client: KubeClient, asked: Sequence[RemoteSource]) -> list[Check]:
+    if asked:
+        discovery = Discovery(client)
+        return await all_of(_right(client, discovery, one) for one in asked)
+    user = (await username(client)).split(":")
+    if user[:2] != ["system", "serviceaccount"] or len(user) != 4:
+        return [Check("Permissions", None, f"{_NO_RULE}, so they weren't reviewed")]
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": user[2]},
+    }
+    answer = await client.request("POST", _REVIEWS, body=body)
+    readable = list(_readable(answer["status"]["resourceRules"]))
+    shown = first_of(readable, _NAMED, ", ") or "nothing"
+    return [Check("Permissions", None, f"{_NO_RULE}; in {said(user[2])} it may read {shown}")]
+
+
+_NO_RULE: Final = "no rule in the Secret's namespace names it yet"
+
+
+def _readable(found: Iterable[Body]) -> Iterator[str]:
+    """``secrets registry-creds``, of the rights of a review."""
+    for rule in found:
+        verbs, resources = rule.get("verbs") or (), rule.get("resources") or ()
+        if {"get", "*"}.isdisjoint(verbs) or not resources or resources == ["namespaces"]:
+            continue
+        named = rule.get("resourceNames") or ()
+        yield said(" ".join(("/".join(map(str, resources)), *map(str, named))))
+
+
+async def _right(client: KubeClient, discovery: Discovery, asked: RemoteSource) -> Check:
+    what = f"Source {asked}"
+    try:
+        resource = await discovery.resolve(asked.kind, asked.api_version)
+    except (errors.KindUnavailable, errors.AmbiguousKind) as error:
+        return Check(what, False, error.message)
+    needs = {verb: (resource, "", verb, asked.namespace) for verb in _VERBS}
+    denied = [
+        verb for verb, need in needs.items() if not await allowed(client, need, None, asked.name)
+    ]
+    if not denied:
+        return Check(what, True, f"the account may {', '.join(_VERBS)} it")
+    source = f"{asked.kind}/{asked.namespace}{asked.name and f'/{asked.name}'}"
+    return Check(
+        what,
+        False,
+        f"the account may not {', '.join(denied)} it; to grant it run in that cluster: remote "
+        f"grant NAME --source {source} --server URL",
+    )
+
+
+WHAT: Final = "Other clusters"
+
+
+async def kubeconfigs(
+    client: KubeClient, rules: Iterable[Body], bundles: Iterable[Body], now: datetime
+) -> Check:
+    """Doctor's check: the kubeconfigs that are named can be used, and don't end soon."""
+    faults: list[str] = []
+    warnings: list[str] = []
+    refs = [(body, ref) for body in rules for _, ref in _sources_of(body)]
+    refs += [(body, _of_bundle(body)) for body in bundles]
+    named = dict.fromkeys((name_of(body).namespace, ref) for body, ref in refs if ref is not None)
+    try:
+        for namespace, ref in named:
+            where = f"Secret {namespace}/{ref.secret}, key {ref.key}"
+            try:
+                found = kubeconfig_in(await client.get(SECRETS, namespace, ref.secret), ref.key)
+            except errors.NotFound:
+                faults.append(f"{where}: there is no such Secret")
+                continue
+            except InvalidKubeconfigError as error:
+                faults.append(f"{where}: {error}")
+                continue
+            ends = credential(found, now)
+            if not ends.good:
+                (faults if ends.good is False else warnings).append(f"{where}: {ends.said}")
+    except errors.ApiError as error:
+        return Check(WHAT, None, f"their kubeconfigs can't be read: {error.message}")
+    if faults or warnings:
+        text = first_of([*faults, *warnings], _NAMED)
+        text = f"{text}; see: {hint('remote', 'check', 'SECRET')}"
+        return Check(WHAT, False if faults else None, text)
+    text = f"{count(len(named), 'kubeconfig')} named, none at fault"
+    return Check(WHAT, True, text if named else "no rule or Bundle names another cluster")

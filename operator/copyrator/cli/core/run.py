@@ -10,7 +10,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -32,7 +32,22 @@ def run_arguments(args: Sequence[str]) -> list[str]:
     Raises:
         click.BadParameter: a switch has a value that must be true or false.
     """
-    return list(_convert(args))
+    known, found = _flags(), list[str]()
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return [*found, *args[position:]]
+        given = _LONG.fullmatch(arg)
+        if given is None or f"--{given[1]}" not in known:
+            found.append(arg)
+        elif given[2] is None or not known[f"--{given[1]}"]:
+            found.append(f"--{given[1]}{given[2] or ''}")
+        elif given[2][1:] in _GO_TRUE:
+            found.append(f"--{given[1]}")
+        elif given[2][1:] not in _GO_FALSE:
+            raise click.BadParameter(
+                f"{given[2][1:]!r} must be true or false.", param_hint=f"--{given[1]}"
+            )
+    return found
 
 
 def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
@@ -47,7 +62,8 @@ def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
     in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     if not args:
         return ["run"] if in_pod and not sys.stdin.isatty() else []
-    if not _is_of_run(args[0]):
+    first = _LONG.fullmatch(args[0])
+    if first is None or f"--{first[1]}" not in _flags():
         return list(args)
     spelled = run_arguments(args)
     if in_pod or OUTSIDE in spelled:
@@ -58,30 +74,6 @@ def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
         f"{command}",
         ctx,
     )
-
-
-def _convert(args: Sequence[str]) -> Iterator[str]:
-    known = _flags()
-    for position, arg in enumerate(args):
-        if arg == "--":
-            yield from args[position:]
-            return
-        found = _LONG.fullmatch(arg)
-        if found is None or f"--{found[1]}" not in known:
-            yield arg
-        elif found[2] is None or not known[f"--{found[1]}"]:
-            yield f"--{found[1]}{found[2] or ''}"
-        elif found[2][1:] in _GO_TRUE:
-            yield f"--{found[1]}"
-        elif found[2][1:] not in _GO_FALSE:
-            raise click.BadParameter(
-                f"{found[2][1:]!r} must be true or false.", param_hint=f"--{found[1]}"
-            )
-
-
-def _is_of_run(arg: str) -> bool:
-    found = _LONG.fullmatch(arg)
-    return found is not None and f"--{found[1]}" in _flags()
 
 
 def _flags() -> dict[str, bool]:

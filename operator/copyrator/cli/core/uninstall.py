@@ -15,7 +15,7 @@ import click
 from copyrator.api import names
 from copyrator.api.text import count
 from copyrator.bundles.fields import parse_status
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
@@ -111,7 +111,7 @@ OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
     metavar="RELEASE",
     help="Only while Helm uninstalls this release; requires --stop.",
 )
-def uninstall(
+async def uninstall(
     target: Target, home: str | None, dry_run: bool, deployment: str | None, release: str | None
 ) -> None:
     """Remove the operator's finalizers from rules and Bundles, so that deletions don't hang.
@@ -123,17 +123,6 @@ def uninstall(
         raise click.UsageError("--stop requires --operator-namespace and excludes --dry-run")
     if release and not deployment:
         raise click.UsageError("--helm-release requires --stop")
-    run(_uninstall(target, home, deployment, release, dry_run=dry_run))
-
-
-async def _uninstall(
-    target: Target,
-    home: str | None,
-    deployment: str | None,
-    release: str | None,
-    *,
-    dry_run: bool,
-) -> None:
     async with target.connect() as client:
         if home and deployment:
             if release:

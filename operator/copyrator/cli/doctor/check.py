@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from copyrator.api.text import count
+from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import Format, Kind, dump, prose, typed
 from copyrator.kube import errors
+from copyrator.kube.watch.reflector import name_of
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +64,27 @@ def summary(found: Sequence[bool | None]) -> str:
     if unknown:
         return f"{said}; {count(unknown, 'check')} marked ? had no clear result."
     return f"{said}." if failed else "All checks passed."
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+
+async def find_policy(
+    client: KubeClient, installation: Installation, domain: str, consequence: str, switch: str
+) -> tuple[str, str]:
+    """The installation's policy of this domain, or an empty name and why there is none.
+
+    ``switch``: the chart's value that installs it.
+
+    Raises:
+        ApiError: they can't be listed.
+    """
+    ending = f".{installation.namespace}.{domain}"
+    try:
+        found = await client.request("GET", POLICIES)
+    except errors.NotFound:
+        said = "not served as v1 by this API server (Kubernetes 1.30 and later)"
+        return "", f"{said}: {consequence}; upgrade Kubernetes, see docs/trust.md"
+    names = (name_of(one).name for one in found.get("items") or ())
+    name = next((name for name in names if name.endswith(ending)), "")
+    return name, f"not installed: {consequence}; the chart installs one ({switch})"

@@ -5,25 +5,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from copyrator.cli.core.cluster import Target, cluster_options, run
-from copyrator.cli.core.faults import Fault
+from copyrator.api.conditions import PAUSES
+from copyrator.api.reasons.rules import RuleReason
+from copyrator.api.text import parse_time
+from copyrator.cli.core.cluster import Target, cluster_options
+from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
     holder_of,
     own_namespace_option,
+    pod_selector,
 )
-from copyrator.cli.core.objects import RESOURCES, Body, listed_in
+from copyrator.cli.core.objects import RESOURCES, Body, listed, listed_in
 from copyrator.cli.core.output import Format, answer_option
-from copyrator.cli.doctor.check import Check, print_checks, readable
+from copyrator.cli.doctor.check import Check, find_policy, print_checks, readable
+from copyrator.cli.view import rows
 from copyrator.kube import errors
-from copyrator.kube.resources import SECRETS
+from copyrator.kube.resources import DEPLOYMENTS, PODS, RULES, SECRETS
+from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.exchange import Repository
 from copyrator.runtime.prerequisites import missing_crds
@@ -42,18 +48,13 @@ TAKEOVER = 12.0
 @cluster_options(namespace=False)
 @own_namespace_option
 @answer_option
-def doctor(target: Target, home: str | None, shape: Format | None) -> None:
+async def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
 
     Exit code: 0 no check failed; 1 at least one did.
     """
-    print_checks(run(_checks(target, home)), shape)
-
-
-async def _checks(target: Target, home: str | None) -> list[Check]:
-    from copyrator.cli.bundles import freeze
+    from copyrator.cli.bundles import checks, freeze
     from copyrator.cli.core import notify
-    from copyrator.cli.doctor import objects
     from copyrator.cli.doctor.permissions import permission_reviews, workloads
 
     async with target.connect() as client:
@@ -65,34 +66,34 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found += crds
         installation = await find_installation(client, home)
         found.append(_installed(installation))
-        behind = await readable("Pods", objects.pods(client, installation))
+        behind = await readable("Pods", pods(client, installation))
         ready = any(check.good for check in behind)
         found += behind + await readable("Lease", check_lease(client, installation, ready=ready))
         served = all(check.good for check in crds)
         there, denied = await _listed(client, installation) if served else ({}, [])
         bundles = there.get("bundles")
-        asked = any(map(objects.asks_for_approval, bundles or ()))
+        asked = any(map(checks.asks_for_approval, bundles or ()))
         plans = served and (asked or bool(installation.settings.require_approval))
         found += [check async for check in _permissions(client, installation, plans=plans)]
         found.append(await _hash_key(client, installation))
-        found.append(await objects.marks_policy(client, installation))
+        found.append(await marks_policy(client, installation))
         if plans:
-            found.append(await objects.approval_policy(client, installation))
-            found.append(await objects.guard(client, installation))
+            found.append(await checks.approval_policy(client, installation))
+            found.append(await checks.guard(client, installation))
             found.append(await permission_reviews(client, installation))
         found += [check async for check in workloads(client, installation, there)]
         for what, bodies in there.items():
-            found += objects.objects(what, bodies, installation)
+            found += objects(what, bodies, installation)
         found += denied
         if served:
-            found.append(await objects.signatures(client, installation, bundles))
+            found.append(await checks.signatures(client, installation, bundles))
             found.append(await freeze.check(client, installation, datetime.now(UTC)))
             found.append(await notify.check(client, installation))
         if bundles is not None:
             rules = there.get("rules")
             of_bundles = _of_bundles(client, installation, rules, bundles, plans=plans)
             found += [check async for check in of_bundles]
-    return found
+    print_checks(found, shape)
 
 
 async def _listed(
@@ -119,9 +120,9 @@ async def _of_bundles(
     plans: bool,
 ) -> AsyncIterator[Check]:
     """What Bundles need."""
-    from copyrator.cli.doctor.objects import CLOUDS, clouds, network
+    from copyrator.cli.bundles.checks import CLOUDS, attestations, clouds, network
+    from copyrator.cli.core.remote import kubeconfigs
     from copyrator.cli.doctor.permissions import consent_reviews
-    from copyrator.cli.doctor.remote import attestations, kubeconfigs
 
     if plans:
         yield await network(client, installation, bundles)
@@ -284,3 +285,106 @@ async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[s
     except RegistryError as error:
         return Check(what, False, f"from this machine: {error.message}")
     return Check(what, True, "responds")
+
+
+MARKS_DOMAIN = "copyrator.flant.com"
+"""Suffix of the name of the policy about marks, after the release's namespace."""
+MARKS = "Admission policy"
+
+
+async def marks_policy(client: KubeClient, installation: Installation) -> Check:
+    """The policy about marks."""
+    consequence = "a user who can edit a copy can also change its marks"
+    try:
+        name, said = await find_policy(
+            client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
+        )
+    except errors.ApiError as error:
+        return Check(MARKS, None, f"can't be listed: {error.message}")
+    if name:
+        return Check(MARKS, True, f"{name} protects the marks of copies")
+    return Check(MARKS, None, said)
+
+
+PATIENCE = 30.0
+"""Seconds after which an object without a status counts as not reconciled."""
+
+
+async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    """Whether a pod is ready behind the Deployment, and if not, what its containers wait for."""
+    if installation.deployment is None:
+        return
+    namespace = installation.namespace
+    body = await client.get(DEPLOYMENTS, namespace, installation.deployment)
+    wanted, status = body["spec"].get("replicas", 1), body.get("status") or {}
+    ready = status.get("readyReplicas") or 0
+    if wanted == 0:
+        said = f"the Deployment {namespace}/{installation.deployment} is scaled to 0"
+        yield Check("Pods", None, said)
+        return
+    if ready:
+        yield Check("Pods", True, f"{ready} of {wanted} ready")
+        return
+    selector = pod_selector(body)
+    found: list[dict[str, Any]] = []
+    try:
+        found = await listed(client, PODS, namespace, selector=selector)
+    except errors.Forbidden:
+        why = ["you have no permission to list them"]
+    else:
+        why = [reason for pod in found for reason in wait_reasons(pod)]
+    said = f"0 of {wanted} ready"
+    reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
+    look = f"kubectl -n {namespace} describe pods -l {selector}"
+    yield Check("Pods", False, f"{said}{reasons}; see: {look}")
+
+
+def wait_reasons(pod: Body) -> Iterator[str]:
+    """What a pod's containers wait for; of a pod that isn't scheduled, why."""
+    status = pod.get("status") or {}
+    name = name_of(pod).name
+    for container in status.get("containerStatuses") or ():
+        state = (container.get("state") or {}).get("waiting") or {}
+        if state.get("reason"):
+            message = f": {state['message']}" if state.get("message") else ""
+            yield f"{name}: {state['reason']}{message}"
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield f"{name}: {condition.get('reason')}: {condition.get('message')}"
+
+
+def objects(what: str, bodies: Sequence[Body], installation: Installation) -> list[Check]:
+    """Rules or Bundles that fail, and those that the operator hasn't reconciled."""
+    kind, now = RESOURCES[what].kind, datetime.now(UTC)
+    said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
+    wrong = list(object_faults(bodies, kind, installation, now))
+    return wrong or [Check(what.capitalize(), True, said)]
+
+
+def object_faults(
+    bodies: Sequence[Body], kind: str, installation: Installation, now: datetime
+) -> Iterator[Check]:
+    """What isn't well with rules or Bundles; a suspended one is only information."""
+    for body in bodies:
+        shown = f"{kind} {name_of(body)}"
+        condition = rows.ready(body)
+        said = f"{condition.reason}: {rows.trouble(body)}"
+        is_failing = condition.is_false
+        if is_failing and condition.reason not in PAUSES:
+            yield Check(shown, False, said)
+        elif failed := rows.failed_poll(body):
+            yield Check(shown, None, failed)
+        elif is_failing or condition.reason == RuleReason.NO_TARGETS:
+            yield Check(shown, None, said)
+        elif not condition and is_overlooked(body, kind, installation, now):
+            said = "not reconciled yet: the operator isn't running, or can't list this kind"
+            yield Check(shown, False, said)
+
+
+def is_overlooked(body: Body, kind: str, installation: Installation, now: datetime) -> bool:
+    """Whether an object without a status should have one by now."""
+    named = installation.settings.rule_name
+    if kind == RULES.kind and named not in (None, name_of(body).name):
+        return False
+    created = parse_time(body["metadata"].get("creationTimestamp"))
+    return created is not None and (now - created).total_seconds() > PATIENCE

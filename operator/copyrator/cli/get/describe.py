@@ -7,7 +7,7 @@ Each part imports its own part of the operator, which takes as long as its reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.text import Detail, detail_lines, time_since
-from copyrator.cli.core.cluster import ahead, all_of, run
+from copyrator.api.text import Detail, detail_lines, printable, time_since
+from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import (
     RESOURCES,
@@ -43,22 +43,11 @@ LONG = 60
 @object_options("rules", "bundles")
 @operator_namespace_option
 @answer_option
-def describe(options: ObjectOptions, home: str | None) -> None:
+async def describe(options: ObjectOptions, home: str | None) -> None:
     """Show details of a rule or Bundle: spec, status and Events.
 
     A copy is explained by `why`. Values are never shown.
     """
-    body, events, parts = run(_described(options, home))
-    if options.shape is None:
-        prose(detail_lines(parts))
-        return
-    dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
-
-
-async def _described(
-    options: ObjectOptions, home: str | None
-) -> tuple[Body, Sequence[Body], Sequence[Detail]]:
-    """The object, its Events, and the parts about it."""
     now, what = datetime.now(UTC), options.what
     async with options.target.connect() as client:
         body = await options.read(client)
@@ -67,10 +56,18 @@ async def _described(
             with suppress(errors.Forbidden):
                 events = (await events_of(client, RESOURCES[what].kind, body))[-EVENTS_SHOWN:]
             parts = await described
-    later = [*rows.describe_conditions(what, body, now), _describe_events(events, now)]
+    if options.shape is not None:
+        dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
+        return
+    lines = [
+        f"{row['age']:>4}  {row['type']}  {row['reason']}: {row['message']}"
+        for row in event_rows(events, now)
+    ]
+    told = Detail("Events", "" if lines else "none", lines)
+    later = [*rows.describe_conditions(what, body, now), told]
     if what == "bundles":
         later = list(refer_to_error(body, later))
-    return body, events, [*parts, *later]
+    prose(detail_lines([*parts, *later]))
 
 
 def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
@@ -103,15 +100,6 @@ async def _parts(
     return describe_bundle(view)
 
 
-def _describe_events(events: Sequence[Body], now: datetime) -> Detail:
-    lines = [
-        f"{time_since(last_seen(event), now):>4}  {event.get('type')}  "
-        f"{event.get('reason')}{times(event)}: {event.get('message')}"
-        for event in events
-    ]
-    return Detail("Events", "" if lines else "none", lines)
-
-
 async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str, Any]]:
     """The Events of one object, newest last.
 
@@ -140,17 +128,26 @@ async def events_of(client: KubeClient, kind: str, body: Body) -> list[dict[str,
         ]
 
     lists = await all_of(map(listed, selectors))
-    return sorted((event for events in lists for event in events), key=last_seen)
+    return sorted((event for events in lists for event in events), key=_last_seen)
 
 
-def last_seen(event: Body) -> str:
+def event_rows(events: Iterable[Body], now: datetime) -> list[dict[str, str]]:
+    """Events as a table; the reason with how often it occurred, where more than once."""
+    found = []
+    for event in events:
+        times = 1
+        with suppress(TypeError, ValueError):
+            times = int(event.get("count") or 1)
+        row = {
+            "age": time_since(_last_seen(event), now),
+            "type": str(event.get("type")),
+            "reason": f"{event.get('reason')}{f' (x{times})' if times > 1 else ''}",
+            "message": printable(str(event.get("message"))),
+        }
+        found.append(row)
+    return found
+
+
+def _last_seen(event: Body) -> str:
     """The time of an Event, as the API server has it."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def times(event: Body) -> str:
-    """How often it occurred, where more than once: `` (x3)``."""
-    count = 1
-    with suppress(TypeError, ValueError):
-        count = int(event.get("count") or 1)
-    return f" (x{count})" if count > 1 else ""

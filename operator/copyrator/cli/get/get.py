@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import (
@@ -97,7 +97,7 @@ class _Found:
 @output_option
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
-def get(
+async def get(
     *,
     target: Target,
     what: str,
@@ -120,10 +120,6 @@ def get(
         kind: _ListQuery.of(target, [name for one, name in wanted if one == kind], rule, labels)
         for kind in (KINDS if what == "all" else kinds)
     }
-    run(_get(target, queries, shape))
-
-
-async def _get(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
     reads_beside = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
     async with (
         target.connect() as client,

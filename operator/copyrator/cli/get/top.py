@@ -190,7 +190,8 @@ def rendered(
     for row in view.certificates[:1]:
         text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
         head.append(Text(printable(text), _CERTIFICATES.get(row.validity, "dim")))
-    head += [Text(printable(text), style="yellow") for text in _notes(seen)]
+    outdated = (f"This may be out of date: {fault}" for fault in seen.faults)
+    head += [Text(printable(text), style="yellow") for text in (*outdated, *seen.remarks)]
     found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:
@@ -215,15 +216,6 @@ def _counts(view: Overview) -> Text:
             text.append(f"{number} {state}", _STYLES[state] if number else "dim").append("   ")
     text.append(f"{view.ready}/{view.desired} copies are ready")
     return text
-
-
-def _notes(seen: Snapshot) -> Iterator[str]:
-    for fault in seen.faults:
-        yield f"This may be out of date: {fault}"
-    if seen.loading:
-        yield f"Still being listed: {', '.join(seen.loading)}."
-    if seen.denied:
-        yield f"Not shown, because you have no permission to list them: {', '.join(seen.denied)}."
 
 
 def _table(found: Sequence[OverviewRow], out: Console) -> Text:

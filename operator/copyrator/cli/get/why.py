@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from copyrator.api import names
-from copyrator.api.schema import InvalidSpec
-from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options, run
-from copyrator.cli.core.faults import Fault, hint
+from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
@@ -35,12 +34,10 @@ from copyrator.cli.core.objects import (
     means,
     one,
 )
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, show_all, typed
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     BUNDLES,
-    CLUSTERROLES,
-    ROLES,
     RULES,
     WELL_KNOWN,
     Discovery,
@@ -52,86 +49,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from copyrator.bundles.engine.references import Ref
-    from copyrator.bundles.jobs.rights import ServiceAccount
     from copyrator.cli.rules.dry_run import Actor, DryRun
-    from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rule import CertificateRow
     from copyrator.cli.view.why_copy import CopyAnswer
     from copyrator.kube.client.client import KubeClient
-
-
-_ROLES: Final = {one.kind: one for one in (ROLES, CLUSTERROLES)}
-
-
-def print_roles(
-    target: Target, namespace: str, name: str, kind: str | None, shape: Format | None
-) -> None:
-    """Print them for ``kubectl apply -f -``, as YAML or, with ``-o json``, as a List.
-
-    Raises:
-        Fault: nothing is known to be missing.
-    """
-    if kind is not None and not means(kind, "bundles"):
-        raise click.UsageError("--roles is only for Bundles: --kind bundle")
-    text, roles = run(_roles(target, namespace, name))
-    click.echo(text) if shape is None else show_all(roles, shape)
-
-
-async def _roles(target: Target, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
-    """As YAML with comments, and as objects; each Role with the rules that it has, too."""
-    from copyrator.bundles.features.approval.permissions import is_namespace_missing
-    from copyrator.bundles.features.cluster.fields import ClusterSpec
-    from copyrator.bundles.jobs.rights import ServiceAccount
-    from copyrator.cli.bundles.permissions import manifest, roles_of
-    from copyrator.cli.bundles.plan_log import with_refusals
-    from copyrator.cli.view.bundle import BundleView
-
-    async with target.connect() as client:
-        body = await with_refusals(client, await one(client, "bundles", namespace, name))
-        view = BundleView(body, datetime.now(UTC))
-        if isinstance(spec := view.spec, InvalidSpec):
-            raise Fault(f"Bundle {namespace}/{name}: {spec}")
-        is_local = not spec.uses(ClusterSpec)
-        is_missing = is_local and await is_namespace_missing(client, spec.project_namespace)
-        roles = roles_of(view, spec, is_namespace_missing=is_missing)
-        if not roles:
-            raise Fault(_nothing(view, ServiceAccount.of(spec)))
-        roles = [await _with_granted(client, role) for role in roles]
-        return manifest(view, spec, roles), roles
-
-
-async def _with_granted(client: KubeClient, role: dict[str, Any]) -> dict[str, Any]:
-    """The same object; a role with the rules that it has in the cluster, too."""
-    from copyrator.bundles.jobs.rights import add_rules
-
-    if (resource := _ROLES.get(role["kind"])) is None:
-        return role
-    place = role["metadata"]
-    try:
-        there = await client.get(resource, place.get("namespace"), place["name"])
-    except errors.NotFound:
-        return role
-    except errors.Forbidden as error:
-        what = f"{role['kind']} {place['name']}"
-        click.echo(
-            f"Warning: {what} can't be read, so applying this takes away what it grants now: "
-            f"{error.message}",
-            err=True,
-        )
-        return role
-    return add_rules(role, there.get("rules") or [])
-
-
-def _nothing(view: BundleView, account: ServiceAccount) -> str:
-    from copyrator.bundles.features.approval.fields import PlanStatus
-
-    if view.status.part(PlanStatus).missing_permissions is not None:
-        return f"the service account {account} lacks nothing that the plan was reviewed for"
-    anew = view.hint("plan", "--refresh")
-    return (
-        f"it isn't known what the service account {account} lacks: no plan was made, or the "
-        f"operator may not review permissions (see {hint('doctor')}); to make a plan: {anew}"
-    )
 
 
 _KINDS = What("bundles", "rules", "copies")
@@ -170,7 +91,7 @@ _GUESSES = ("Secret", "ConfigMap")
 @cluster_options()
 @operator_namespace_option
 @answer_option
-def why(
+async def why(
     *,
     target: Target,
     words: tuple[str, ...],
@@ -189,9 +110,11 @@ def why(
     kind, name = _parse(words, kind)
     namespace, name = target.locate(name)
     if roles:
-        print_roles(target, namespace, name, kind, shape)
+        from copyrator.cli.bundles.permissions import print_roles
+
+        await print_roles(target, namespace, name, kind, shape)
         return
-    found = run(answer(target, namespace, name, kind, home))
+    found = await answer(target, namespace, name, kind, home)
     if shape is not None:
         dump(typed(Kind.EXPLANATION, found.document), shape)
     else:

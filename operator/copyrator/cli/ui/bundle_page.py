@@ -1,9 +1,9 @@
 """A Bundle's page: what is read for it, and the values of ``templates/bundle.html``.
 
-Rules and Bundles come from watches. Events, the objects of the release and the diff of drift are
-read when the page is opened, with the user's permissions. A page that is open is updated with each
-change in the cluster: meanwhile the objects are read again only after a while, and the log of a
-check for drift, which doesn't change, once.
+Rules and Bundles come from watches. Events, the objects of the release and the diffs of sections
+are read when the page is opened, with the user's permissions. A page that is open is updated with
+each change in the cluster: meanwhile the objects are read again only after a while, and the log of
+an ended Job, which doesn't change, once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,23 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.engine.words import Environment, Place, Section, StepState, Tone, load_words
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.words import awaits_decision
-from copyrator.bundles.features.drift.fields import DriftStatus, DriftVerdict
-from copyrator.bundles.fields import parse_status
+from copyrator.bundles.engine.words import (
+    Environment,
+    Place,
+    Section,
+    StepState,
+    Tone,
+    lines_at,
+    load_words,
+    rows_at,
+)
 from copyrator.bundles.jobs.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
-from copyrator.cli.bundles.plan import PlanView, planned_changes
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
+from copyrator.cli.bundles.plan_page import SectionDiffs
 from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.objects import Body, listed, skipped
-from copyrator.cli.ui.actions import DiffView, LineBudget, diff_view
+from copyrator.cli.get.describe import event_rows
 from copyrator.cli.ui.parts import (
     INDENT,
     SIGNS,
@@ -56,13 +61,11 @@ from copyrator.cli.ui.parts import (
     Drawing,
     actions_of,
     condition_rows,
-    event_rows,
-    fields,
     segment,
 )
 from copyrator.cli.ui.promotion_path import PlacedStage, PromotionGraph, PromotionPath
 from copyrator.cli.view import rows
-from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source, rows_at
+from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
 from copyrator.cli.view.versions import timeline
 from copyrator.cli.view.why_bundle import explain_next, list_steps, waiting_version
@@ -87,8 +90,6 @@ OBJECTS_AGE: Final = 60.0
 """Seconds for which objects that were read are shown by an open page."""
 KEPT: Final = 16
 """Bundles of which the objects that were read are kept."""
-DRIFT_LINES: Final = 1000
-"""Lines of all diffs of drift of a page."""
 TEXT: Final = 2000
 """Characters of a message that a page shows."""
 _BOX: Final = 264
@@ -167,18 +168,7 @@ class ReleaseReading:
     """By the loop's clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriftReading:
-    """What drifted, object by object, from the log of the Job that found it."""
-
-    job: str = ""
-    diffs: Sequence[tuple[str, DiffView]] = ()
-    """Operations as the status names them, each with its diff."""
-    fault: str = ""
-    """Why there are none; empty where that isn't due to a fault."""
-
-
-NO_DIFF: Final = DriftReading()
+NO_DIFFS: Final = SectionDiffs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +176,7 @@ class Readings:
     """What was read for a page; a report has nothing of it."""
 
     objects: ReleaseReading | None = None
-    drift: DriftReading = NO_DIFF
+    diffs: SectionDiffs = NO_DIFFS
     events: Sequence[Body] = ()
     missing: str = ""
     """Why Events are missing, if they are."""
@@ -199,7 +189,7 @@ class BundleReader:
     client: KubeClient
     _objects: dict[str, ReleaseReading] = field(default_factory=dict)
     """By the Bundle's uid; the last one that was read is at the end."""
-    _drifts: dict[str, DriftReading] = field(default_factory=dict)
+    _diffs: dict[str, SectionDiffs] = field(default_factory=dict)
     """Likewise."""
 
     async def read(self, body: Body, seconds: float, *, is_opened: bool) -> Readings:
@@ -209,11 +199,12 @@ class BundleReader:
 
         ``is_opened``: the page is opened, not updated.
         """
-        objects, drift = await asyncio.gather(
-            self._read_objects(body, seconds, is_opened=is_opened),
-            self._read_drift(body, seconds, is_opened=is_opened),
+        return Readings(
+            *await asyncio.gather(
+                self._read_objects(body, seconds, is_opened=is_opened),
+                self._read_diffs(body, seconds, is_opened=is_opened),
+            )
         )
-        return Readings(objects, drift)
 
     async def _read_objects(self, body: Body, seconds: float, *, is_opened: bool) -> ReleaseReading:
         now, uid = asyncio.get_running_loop().time(), str(body["metadata"].get("uid"))
@@ -229,23 +220,24 @@ class BundleReader:
         groups = await asyncio.to_thread(group_objects, bodies)
         return _keep(self._objects, uid, ReleaseReading(groups, note, now))
 
-    async def _read_drift(self, body: Body, seconds: float, *, is_opened: bool) -> DriftReading:
-        """The diff of what drifted; what an ended Job's log has is read once."""
-        drift, uid = parse_status(body).part(DriftStatus), str(body["metadata"].get("uid"))
-        if drift.verdict != DriftVerdict.DRIFTED or not drift.found_job:
-            return NO_DIFF
-        known = self._drifts.get(uid)
-        is_known = known is not None and known.job == drift.found_job
-        if known is not None and is_known and not (known.fault and is_opened):
+    async def _read_diffs(self, body: Body, seconds: float, *, is_opened: bool) -> SectionDiffs:
+        """The diffs of a section; what an ended Job's log has is read once."""
+        view, uid = BundleView(body, datetime.now(UTC)), str(body["metadata"].get("uid"))
+        section = next((one for one in _sections(view) if one.job and one.objects), None)
+        if section is None:
+            return NO_DIFFS
+        known = self._diffs.get(uid)
+        if known and known.job == section.job and not (known.fault and is_opened):
             return known
         log = PlanLog(fault=f"no answer within {format_duration(seconds)}")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 log = await read_drift_log(self.client, body)
-        return _keep(self._drifts, uid, await asyncio.to_thread(drift_reading, body, log))
+        found = await asyncio.to_thread(SectionDiffs.of, view, section, log)
+        return _keep(self._diffs, uid, found)
 
 
-K = TypeVar("K", ReleaseReading, DriftReading)
+K = TypeVar("K", ReleaseReading, SectionDiffs)
 
 
 def _keep(known: dict[str, K], uid: str, found: K) -> K:
@@ -257,19 +249,8 @@ def _keep(known: dict[str, K], uid: str, found: K) -> K:
     return found
 
 
-def drift_reading(body: Body, log: PlanLog) -> DriftReading:
-    """The diffs of the drifted objects that the status names; pure."""
-    view = BundleView(body, datetime.min.replace(tzinfo=UTC))
-    drift, budget = view.status.part(DriftStatus), LineBudget(DRIFT_LINES)
-    changes = planned_changes(PlanView(view, log)) if log.operations is not None else None
-    operations = changes.operations if changes else ()
-    named = {str(one.operation): one for one in operations if not one.when}
-    diffs = []
-    for text in drift.objects:
-        one = named.get(text)
-        if one is not None and one.diff is not None:
-            diffs.append((said(text), diff_view(one.diff, budget)))
-    return DriftReading(drift.found_job or "", diffs, printable(log.fault))
+def _sections(view: BundleView) -> Iterator[Section]:
+    return filter(None, (one.section(view) for one in load_words()))
 
 
 def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str, Any]:
@@ -280,20 +261,20 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "within": "/bundles",
         "seen": seen,
         "path": bundle_path(view.name),
-        "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.drift),
+        "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.diffs),
         "objects": found.objects,
-        "health": " ".join(filter(None, (one.objects(view) for one in load_words()))),
+        "health": " ".join(lines_at(view, Place.OBJECTS)),
         "log_tail": printable(view.status.last_error.log_tail or ""),
         "log_at": moment(view.status.last_error.time, view.now),
-        "has_plan": view.status.part(PlanStatus).outcome is not None,
-        "events": event_rows(found.events, view.now),
+        "has_plan": any(rows_at(view, Place.PLAN)),
+        "events": event_rows(reversed(found.events), view.now),
         "missing": found.missing,
-        "actions": actions_of("bundles", view.body, decides=awaits_decision(view)),
+        "actions": actions_of("bundles", view.body, decides=any(lines_at(view, Place.LEAD))),
     }
 
 
 def bundle_parts(
-    view: BundleView, graph: PromotionGraph, drift: DriftReading = NO_DIFF, *, suffix: str = ""
+    view: BundleView, graph: PromotionGraph, diffs: SectionDiffs = NO_DIFFS, *, suffix: str = ""
 ) -> dict[str, Any]:
     """What a page and a report show of a Bundle, for ``templates/bundle_parts.html``.
 
@@ -315,13 +296,9 @@ def bundle_parts(
         "timeline": timeline(view, graph.sources_of(view.name)),
         "path": path,
         "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
-        "plan": fields(rows_at(view, Place.DECISION)),
-        "sections": [
-            _section(view, found, drift)
-            for one in load_words()
-            if (found := one.section(view)) is not None
-        ],
-        "fields": fields(_details(view)),
+        "plan": list(rows_at(view, Place.DECISION)),
+        "sections": [_section_values(view, one, diffs) for one in _sections(view)],
+        "fields": list(_details(view)),
         "conditions": condition_rows(view.body, view.now),
     }
 
@@ -343,10 +320,8 @@ def _earliest(view: BundleView) -> str:
 def _sentence(view: BundleView, row: OverviewRow) -> str:
     """What matters most: the fault, or what it waits for, else what runs and since when."""
     there = view.status.deployed
-    if row.state is rows.State.WAITING:
-        for one in load_words():
-            if lead := one.lead(view):
-                return lead
+    if row.state is rows.State.WAITING and (lead := next(lines_at(view, Place.LEAD), "")):
+        return lead
     if row.message:
         return printable(row.message)
     if there.version:
@@ -397,7 +372,7 @@ def group_objects(bodies: Iterable[Body]) -> list[ObjectGroup]:
     return groups
 
 
-def _section(view: BundleView, section: Section, found: DriftReading) -> dict[str, Any]:
+def _section_values(view: BundleView, section: Section, found: SectionDiffs) -> dict[str, Any]:
     """The part of a page, with the diffs that were read."""
     diffs = dict(found.diffs)
     logs = ["kubectl", "logs", "-n", view.name.namespace, f"job/{said(section.job)}"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="PORT",
     help="Port on 127.0.0.1; default: any that is free.",
 )
-def ui(target: Target, home: str | None, port: int) -> None:
+async def ui(target: Target, home: str | None, port: int) -> None:
     """Show rules, copies and Bundles on a local web page, until Ctrl-C.
 
     It uses your own permissions and needs nothing in the cluster. It listens on 127.0.0.1; the
@@ -41,7 +41,7 @@ def ui(target: Target, home: str | None, port: int) -> None:
     All namespaces are shown as far as you may list them; -n shows one.
     """
     with _listener(port) as listener:  # first: a port in use is found before any request
-        run(_show(target, home, listener))
+        await _show(target, home, listener)
 
 
 async def _show(target: Target, home: str | None, listener: socket.socket) -> None:
@@ -51,8 +51,7 @@ async def _show(target: Target, home: str | None, listener: socket.socket) -> No
 
     async with target.connect() as client:
         installation = await find_installation(client, home)
-        user = await username(client)
-        pages = Pages(cluster=client.connection.endpoint.host, user=user)
+        pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
         async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
             server = Server(target, client, live, pages, installation, home)
             await _serve(server, listener)
@@ -99,7 +98,7 @@ def _interrupted() -> asyncio.Event:
 @cluster_options()
 @click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
 @answer_option
-def top(target: Target, *, once: bool, shape: Format | None) -> None:
+async def top(target: Target, *, once: bool, shape: Format | None) -> None:
     """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
 
     Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
@@ -107,7 +106,7 @@ def top(target: Target, *, once: bool, shape: Format | None) -> None:
     """
     from copyrator.cli.get.top import show_problems
 
-    run(show_problems(target, shape, once=once))
+    await show_problems(target, shape, once=once)
 
 
 @click.command()

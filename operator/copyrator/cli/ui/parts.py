@@ -8,7 +8,7 @@ style attributes. All lengths are in pixels of a drawing that is shown at its ow
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -16,9 +16,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
-from copyrator.api.text import Detail, printable, time_since
+from copyrator.api.text import printable, time_since
 from copyrator.cli.core.objects import Body
-from copyrator.cli.get.describe import last_seen, times
 from copyrator.cli.view.lists import Query
 from copyrator.cli.view.rows import State
 from copyrator.cli.view.rule import Validity
@@ -61,11 +60,6 @@ class PageAction:
     path: str
 
 
-def fields(parts: Iterable[Detail]) -> list[tuple[str, str]]:
-    """The parts of a description as labels and texts."""
-    return [(part.label, part.text) for part in parts]
-
-
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
     """A condition."""
@@ -91,19 +85,6 @@ def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
             printable(one.message or "") if one.message != told else "",
         )
         for one in islice(found.values(), CONDITIONS)
-    ]
-
-
-def event_rows(events: Sequence[Body], now: datetime) -> list[dict[str, str]]:
-    """Events as a table, the newest first."""
-    return [
-        {
-            "age": time_since(last_seen(event), now),
-            "type": str(event.get("type")),
-            "reason": f"{event.get('reason')}{times(event)}",
-            "message": printable(str(event.get("message"))),
-        }
-        for event in reversed(events)
     ]
 
 

@@ -26,17 +26,18 @@ from copyrator.cli.bundles import logs
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.bundles.plan_page import DECISIONS, decide, decision_values
 from copyrator.cli.core.beside import beside
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, fault_of, hint
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import RESOURCES, SINGULAR, Body, means, one
+from copyrator.cli.core.reconcile import annotated, set_suspend
 from copyrator.cli.get import why
-from copyrator.cli.get.describe import events_of
-from copyrator.cli.ui.actions import DECISIONS, VERBS, act, decide, decision_values
+from copyrator.cli.get.describe import event_rows, events_of
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.parts import actions_of, event_rows, segment
+from copyrator.cli.ui.parts import actions_of, segment
 from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import (
@@ -94,6 +95,23 @@ _OPENED: Final = (
 )
 """The answer to the token: a page, because a browser that came from a file or another site doesn't
 send a SameSite=Strict cookie when it follows a redirect."""
+
+_VERBS: Final[Mapping[str, Mapping[str, str]]] = {
+    "suspend": {
+        "rules": "No copy is written or deleted for it until it is resumed.",
+        "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
+    },
+    "resume": {
+        "rules": "The operator writes and deletes its copies again.",
+        "bundles": "The operator deploys for it again.",
+    },
+    "reconcile": {
+        "rules": "The operator retries its failed copies at once.",
+        "bundles": "The operator polls its registry, and deploys its version even if that is "
+        "deployed already.",
+    },
+}
+"""What can be done, and what that means for a rule and a Bundle."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -269,7 +287,7 @@ class Server:
             within="/rules",
             seen=seen,
             rule=RulePage(view, seen, read_filter(request.query)),
-            events=event_rows(events, view.now),
+            events=event_rows(reversed(events), view.now),
             missing=missing,
             actions=actions_of("rules", body),
         )
@@ -356,7 +374,7 @@ class Server:
             live=False,  # each answer takes many requests
             copy=copy,
             remark=remark,
-            events=event_rows(events[0], datetime.now(UTC)),
+            events=event_rows(reversed(events[0]), datetime.now(UTC)),
             missing=events[1],
             most=SHARED,
         )
@@ -370,7 +388,7 @@ class Server:
         namespace, name = _key(request)
         html = self.pages.confirm(
             question=f"{verb.capitalize()} {SINGULAR[what]} {namespace}/{name}?",
-            effect=VERBS[verb][what],
+            effect=_VERBS[verb][what],
             command=hint(verb, SINGULAR[what], f"{namespace}/{name}"),
             path=request.path,
             token=self._form,
@@ -461,6 +479,22 @@ class Server:
         return web.Response(text=html, status=status, content_type="text/html")
 
 
+async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) -> str:
+    """Do it to the object as it is now; return a sentence.
+
+    Raises:
+        Fault: it can't be done.
+        ApiError: the API server refused it.
+    """
+    body = await one(client, what, *key)
+    if verb != "reconcile":
+        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+    rule = what == "rules"
+    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
+    await annotated(client, what, body, annotation)
+    return "It is annotated; the operator reconciles it now."
+
+
 async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
     answer.headers.update(_HEADERS)
 
@@ -484,7 +518,7 @@ def _key(request: web.Request) -> tuple[str, str]:
 def _verb(request: web.Request) -> tuple[str, str]:
     """The verb, and the kind of the object."""
     verb, what = request.match_info["verb"], request.match_info["what"]
-    if what not in RESOURCES or not (verb in VERBS or (verb in DECISIONS and what == "bundles")):
+    if what not in RESOURCES or not (verb in _VERBS or (verb in DECISIONS and what == "bundles")):
         raise web.HTTPNotFound
     return verb, what
 

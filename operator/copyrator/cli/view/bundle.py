@@ -6,14 +6,14 @@ its texts are shown shortened (`said`) and escaped (`Detail`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, BundleStatus, PassedOver
+from copyrator.api.bundle_status import ABSENT, PassedOver
 from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
@@ -28,44 +28,30 @@ from copyrator.api.text import (
     time_until,
 )
 from copyrator.bundles.engine.poll import interval_of
-from copyrator.bundles.engine.words import Mark, Place, load_words
-from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle, parse_status
+from copyrator.bundles.engine.words import Mark, Place, View, lines_at, load_words, rows_at
+from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import Body, annotations_of
+from copyrator.cli.core.objects import Body
 from copyrator.cli.core.output import Column
 from copyrator.cli.view import rows
 from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
 
 ASSUMED: Final = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
-_LISTED: Final = ("conditions", "gates", "available", "deployed", "failedPolls", "lastError")
 _FOR_PEOPLE: Final = tuple(one for one in bundle_reasons().values() if one.ends is BY_PERSON)
 """Reasons for which a version waits until a person does something, and faults of plans."""
 
 
 @dataclass(frozen=True)
-class BundleView:
-    """A Bundle now; without the installation, with the operator's default settings."""
+class BundleView(View):
+    """Without the installation, with the operator's default settings."""
 
     body: Body
     now: datetime
     installation: Installation | None = None
     beside: Sequence[object] = ()
-    """What was read beside it and concerns it."""
     unread: Sequence[str] = ()
-    """What the user may not read of that."""
-
-    @cached_property
-    def status(self) -> BundleStatus:
-        """The status, without what has a wrong type."""
-        return parse_status(self.body)
-
-    @cached_property
-    def summary(self) -> BundleStatus:
-        """What a line of a list shows of the status: all of it takes ten times as long to read."""
-        more = (field for one in load_words() for field in one.listed)
-        return parse_status(self.body, *_LISTED, *more)
 
     @cached_property
     def spec(self) -> BundleSpec | InvalidSpec:
@@ -96,21 +82,6 @@ class BundleView:
     def settings(self) -> Settings:
         """The operator's, as far as they are known."""
         return self.installation.settings if self.installation else Settings()
-
-    @property
-    def cluster(self) -> str:
-        """The other cluster that its release is in; empty: there is none."""
-        return next(filter(None, (one.cluster(self) for one in load_words())), "")
-
-    @property
-    def is_repeating(self) -> bool:
-        """Whether a feature's Job runs again after a fault of the infrastructure."""
-        return any(one.is_repeating(self) for one in load_words())
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """The object's annotations."""
-        return annotations_of(self.body)
 
     def hint(self, verb: str, *words: str) -> str:
         """A command about it."""
@@ -162,13 +133,6 @@ class BundleView:
         return ",".join((rows.reason_of(self.ready), *words))
 
 
-def rows_at(view: BundleView, *places: Place) -> Iterator[Detail]:
-    """What features say of a Bundle at these places of a description."""
-    for place in places:
-        for one in load_words():
-            yield from one.rows(view, place)
-
-
 def _raw(view: BundleView) -> Body:
     """The spec as its author wrote it, which may be invalid."""
     return view.body.get("spec") or {}
@@ -180,10 +144,8 @@ def _source(view: BundleView) -> str:
 
 
 def _login(view: BundleView) -> str:
-    for one in load_words():
-        if login := one.login(view):
-            return login
-    return f"Secret {auth}" if (auth := _raw(view).get("auth")) else "-"
+    auth = _raw(view).get("auth")
+    return next(lines_at(view, Place.LOGIN), f"Secret {auth}" if auth else "-")
 
 
 def bundle_columns() -> list[Column]:
@@ -262,8 +224,7 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
 
 def next_attempt(view: BundleView) -> str:
     """When a failed deploy is retried: ``in 34s``; features may prevent that."""
-    ends = list(filter(None, (one.delays(view) for one in load_words())))
-    if ends:
+    if ends := list(lines_at(view, Place.RETRY)):
         return f"when {' and '.join(ends)}"
     return time_until(view.status.attempted.next_retry_at, view.now)
 
@@ -285,14 +246,13 @@ def describe_next_poll(view: BundleView) -> str:
     every = f"every {format_duration(spec.interval)}{default}"
     if announced is None:
         return every
-    if _is_polled_soon(view) and announced < view.now:
+    # Features have polls made before the interval has passed, at times that no status has.
+    is_early = view.status.ready_reason in ABSENT or any(
+        one.polls_again(view) for one in load_words()
+    )
+    if is_early and announced < view.now:
         return f"soon, {every}"
     return f"in {format_duration(next_poll(announced, interval_of(spec), view.now))}, {every}"
-
-
-def _is_polled_soon(view: BundleView) -> bool:
-    """Whether polls are made before the interval has passed, at times that no status has."""
-    return any(one.polls_again(view) for one in load_words()) or view.status.ready_reason in ABSENT
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -12,11 +12,11 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.text import parse_time, time_since
-from copyrator.bundles.engine.words import Banner, load_words
+from copyrator.bundles.engine.words import Banner, Place, lines_at
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
-from copyrator.cli.core.objects import Body
+from copyrator.cli.core.objects import NOT_SHOWN, Body
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import State
@@ -97,6 +97,14 @@ class Snapshot:
     """Kinds that are still being listed: their copies aren't all known yet."""
     places: Mapping[str, SeenNamespace] = field(default_factory=dict)
     """Namespaces by name; empty where the user may not list them all."""
+
+    @property
+    def remarks(self) -> Iterator[str]:
+        """What of it is missing."""
+        if self.loading:
+            yield f"Still being listed: {', '.join(self.loading)}."
+        if self.denied:
+            yield f"{NOT_SHOWN}: {', '.join(self.denied)}."
 
 
 CERTIFICATES: Final = 10
@@ -266,14 +274,15 @@ def kinds_of(found: Iterable[OverviewRow]) -> list[str]:
 
 def rule_row(view: RuleView) -> OverviewRow:
     """A rule's row."""
-    counts = view.counts
+    counts, state = view.counts, view.rollout
+    is_known = state is not None and state.step <= state.steps
     return replace(
         _row("rules", view, numbers=view.copies),
         rollout=rollout_progress(view),
         kind=rule_kind(view.body),
         desired=counts.desired,
         in_sync=counts.ready,
-        done=_done(view),
+        done=(state.step - 1) / state.steps if state and is_known else None,
         certificate_only=not rows.fault_of(view.ready),
     )
 
@@ -285,17 +294,11 @@ def bundle_row(view: BundleView) -> OverviewRow:
     return replace(
         row,
         reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
-        message=row.message or "; ".join(filter(None, (one.news(view) for one in load_words()))),
+        message=row.message or "; ".join(lines_at(view, Place.NEWS)),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
         deployed_ago=time_since(status.deployed.time, view.now),
     )
-
-
-def _done(view: RuleView) -> float | None:
-    """The part of a rollout's steps that is done; None where none is in progress."""
-    found = view.rollout
-    return (found.step - 1) / found.steps if found and found.step <= found.steps else None
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:

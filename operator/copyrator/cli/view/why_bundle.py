@@ -31,7 +31,15 @@ from copyrator.api.text import (
 )
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.engine.poll import kept_until
-from copyrator.bundles.engine.words import DeployStep, Opening, Place, StepState, load_words
+from copyrator.bundles.engine.words import (
+    DeployStep,
+    Opening,
+    Place,
+    StepState,
+    lines_at,
+    load_words,
+    rows_at,
+)
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
@@ -40,7 +48,6 @@ from copyrator.cli.view.bundle import (
     describe_gates,
     describe_next_poll,
     next_attempt,
-    rows_at,
 )
 
 if TYPE_CHECKING:
@@ -134,35 +141,25 @@ def explain_bundle(view: BundleView, polled: Collection[Ref] = ()) -> Iterator[s
     yield "Checks before the next deploy, in the order in which they are made:"
     for step in list_checks(view, spec):
         yield from step.lines(now)
-    yield from _lines_at(view, Place.STATE)
+    yield from lines_at(view, Place.STATE)
     yield from explain_next(spec, status, now)
     yield from detail_lines(rows_at(view, Place.TRUST, Place.HISTORY))
-    yield from _lines_at(view, Place.HISTORY)
+    yield from lines_at(view, Place.HISTORY)
     yield from detail_lines(rows_at(view, Place.PLAN))
     yield from explain_permissions(view, spec)
     yield from detail_lines(rows_at(view, Place.RELEASE, Place.OBJECTS))
     if withheld := status.condition(ConditionType.SETTINGS_WITHHELD):
         yield f"Settings are withheld: {said(withheld.message, 2048)}"
     yield from _attempt(view, spec)
-    yield from _lines_at(view, Place.SOURCE)
+    yield from lines_at(view, Place.SOURCE)
     yield from _failed_polls(spec, status, now)
     yield Detail("Next poll", describe_next_poll(view)).line
-    yield from _polled(spec, polled)
+    if polled:
+        from copyrator.bundles.engine.references import references_of  # noqa: PLC0415 - rarely needed
 
-
-def _lines_at(view: BundleView, place: Place) -> Iterator[str]:
-    """What features say at a place."""
-    for one in load_words():
-        yield from one.lines(view, place)
-
-
-def _polled(spec: BundleSpec, polled: Collection[Ref]) -> Iterator[str]:
-    if not polled:
-        return
-    from copyrator.bundles.engine.references import references_of  # noqa: PLC0415 - rarely needed
-
-    for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
+        for ref in sorted(references_of(spec) & frozenset(polled), key=str):
+            why = f"{hint('doctor')} explains why"
+            yield f"An edit of {ref} takes effect at the next poll only; {why}."
 
 
 _STATES: Final[Mapping[str | None, StepState]] = {

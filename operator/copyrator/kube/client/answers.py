@@ -199,6 +199,8 @@ def _small_ones(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
     return found
 
 
+# Errors ------------------------------------------------------------------------------------------
+
 RETRY_AFTER_CAP = 300.0
 """Seconds; a longer Retry-After is capped to this."""
 
@@ -225,12 +227,9 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 def from_answer(
     status: int, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
 ) -> ApiError:
-    """Build the error for an HTTP answer.
+    """Build the error for an HTTP answer, or for the code in the Status of an ERROR in a watch.
 
-    Args:
-        status: the HTTP status (for an ERROR in a watch stream: the code in the Status object).
-        body: the decoded Status object, None where the answer isn't one.
-        headers: the answer's headers, for Retry-After.
+    `body` is the decoded Status object, None where the answer isn't one.
     """
     body = body or {}
     message = str(body.get("message") or f"the API server responded with {status}")
@@ -371,6 +370,8 @@ async def read_answer(
         raise
     return b"".join(chunks)
 
+
+# Pages of lists, and events of watches -----------------------------------------------------------
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -18,7 +18,7 @@ from copyrator.bundles.features.approval.operations import (
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import PreviewPlan
+from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.cli.bundles.plan import (
     PlanView,
     document,
@@ -27,8 +27,8 @@ from copyrator.cli.bundles.plan import (
     show,
 )
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.bundles.plan_page import decision_values
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.ui.actions import decision_values
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.settings.config import Settings

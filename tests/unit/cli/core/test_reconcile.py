@@ -114,21 +114,20 @@ def test_progress_says_its_reason_once_and_is_wrapped(
     assert max(map(len, lines)) <= 80
 
 
-def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch):
+def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch, capsys):
     async def one(client, what, namespace, name):
         return f"{what} {namespace}/{name}"
 
     async def set_suspend(client, what, body, *, value, seconds):
-        return body, f"{what}: {value}"
+        return body, f"{body}: {value}"
 
     monkeypatch.setattr(reconcile, "one", one)
     monkeypatch.setattr(reconcile, "set_suspend", set_suspend)
     target = SimpleNamespace(connect=no_connection, locate=Target(namespace_option="a").locate)
     wanted = [ObjectReference("rules", "x"), ObjectReference("bundles", "b/y")]
-    work = reconcile._set_all(
-        target, "rules", wanted=[*wanted, wanted[0]], every=False, value=True, timeout=0
-    )
-    assert asyncio.run(work) == [("rules a/x", "rules: True"), ("bundles b/y", "bundles: True")]
+    options = {"target": target, "what": "rules", "wanted": [*wanted, wanted[0]], "shape": None}
+    asyncio.run(reconcile._set_all(**options, every=False, value=True, timeout=0))
+    assert capsys.readouterr().out.splitlines() == ["rules a/x: True", "bundles b/y: True"]
 
 
 @asynccontextmanager

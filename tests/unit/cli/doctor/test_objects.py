@@ -12,15 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.text import format_time
+from copyrator.cli.bundles.checks import approval_policy, asks_for_approval, signatures
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.doctor.objects import (
-    approval_policy,
-    asks_for_approval,
-    is_overlooked,
-    object_faults,
-    signatures,
-    wait_reasons,
-)
+from copyrator.cli.doctor.command import is_overlooked, object_faults, wait_reasons
 from copyrator.kube import errors
 from copyrator.settings.config import Settings
 from copyrator.signatures.keyless import MISSING

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.unit.signatures.making import key, private_pem, public_pem
 
 from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
+from copyrator.cli.bundles.checks import attestations
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.doctor.remote import (
+from copyrator.cli.core.remote import (
     RemoteSource,
     _read_by,
     _sources_of,
-    attestations,
     credential,
     kubeconfigs,
 )

@@ -7,11 +7,11 @@ import pytest
 from tests.targets import EVERYWHERE
 
 from copyrator.api.rule_spec import RuleSpec, parse_rule
-from copyrator.cli.rules.migrate import migrations
-from copyrator.cli.rules.migrate_tools import (
+from copyrator.cli.rules.migrate import (
     bundle_rules,
     cluster_secret,
     import_requests,
+    migrations,
     requests,
 )
 from copyrator.copies.template.rendering import Composing, Tree

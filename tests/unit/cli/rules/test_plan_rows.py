@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from copyrator.cli.rules.plan_rows import (
+from copyrator.cli.rules.plan import (
     Keys,
     PlanRow,
     RowAction,

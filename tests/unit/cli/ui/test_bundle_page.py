@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.text import printable
+from copyrator.api.text import Detail, printable
 from copyrator.bundles.engine.words import Environment, Soak, Stage
 from copyrator.cli.ui.bundle_page import (
     OBJECTS,
-    DriftReading,
     Readings,
     ReleaseReading,
+    SectionDiffs,
     bundle_values,
     draw_path,
     group_objects,
@@ -82,7 +82,7 @@ def test_the_version_that_waits_is_the_next_one() -> None:
 @pytest.mark.needs("approval")
 def test_the_plan_is_a_part_until_it_is_deployed() -> None:
     body = bundle("a", plan=PLAN)
-    assert dict(values(body)["one"]["plan"])["Plan"] == "a" * 32
+    assert values(body)["one"]["plan"][0] == Detail("Plan", "a" * 32)
     body = bundle("a", plan=PLAN, attempted={"planJob": PLAN["job"], "outcome": "Succeeded"})
     assert values(body)["one"]["plan"] == []
     assert values(body)["has_plan"]
@@ -181,7 +181,7 @@ def test_any_status_has_a_page_and_a_report(part: Any, other: Any) -> None:
         text = PAGES.bundle(
             seen(body),
             BundleView(body, NOW),
-            Readings(ReleaseReading(), DriftReading(fault="gone")),
+            Readings(ReleaseReading(), SectionDiffs(fault="gone")),
             fragment=True,
         )
         assert "<b>" not in text

@@ -11,7 +11,7 @@ from copyrator.bundles.features.approval.operations import Operation, OperationT
 from copyrator.cli.bundles.approve import APPROVE
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.ui.actions import (
+from copyrator.cli.bundles.plan_page import (
     ALL_LINES,
     LINES,
     choices,
@@ -82,7 +82,7 @@ def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again
 def test_permissions_are_a_fact_where_none_is_missing():
     def shown(**plan: Any) -> tuple[list[str], str | None]:
         found = decision_values(PlanView(view(plan), PlanLog()))
-        return found["missing"], dict(found["facts"]).get("Permissions")
+        return found["missing"], {one.label: one.text for one in found["facts"]}.get("Permissions")
 
     one = {"verbs": ["get"], "resource": "pods", "namespace": "apps"}
     assert shown() == ([], None)

@@ -18,8 +18,8 @@ from copyrator.api.schema import Record
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
+from copyrator.cli.bundles.plan_page import decision_values
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.ui.actions import decision_values
 from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.rule_page import RulePage

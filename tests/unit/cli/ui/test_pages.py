@@ -9,7 +9,6 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.text import Detail
 from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import View, matrix
 from copyrator.cli.view.overview import SeenCopies, overview
@@ -35,7 +34,8 @@ def test_lines_below_a_label_keep_their_columns() -> None:
     ]
     now = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
     parts = describe_conditions("rules", {"status": {"conditions": conditions}}, now)
-    assert fields([Detail("Name", "home/tls"), *parts]) == [
+    shown = [Detail("Name", "home/tls"), *parts]
+    assert [(one.label, one.text) for one in shown] == [
         ("Name", "home/tls"),
         (
             "Conditions",

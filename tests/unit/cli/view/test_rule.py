@@ -9,7 +9,7 @@ from tests.unit.cli.view.objects_seen import rule
 from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
 from copyrator.api.rule_status import Failure
 from copyrator.api.selectors import LabelSelector
-from copyrator.cli.rules.plan_rows import in_steps
+from copyrator.cli.rules.plan import in_steps
 from copyrator.cli.rules.why import waits_for_rollout
 from copyrator.cli.view.rule import (
     RuleView,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -17,13 +18,12 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Conclusion
 from copyrator.bundles.engine.gate import Findings
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.references import MissingReferenceError
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.endings import (
+    compares_stored,
     different_ending,
     planned_ending,
     refused_ending,
@@ -40,33 +40,29 @@ from copyrator.bundles.features.approval.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedDeploy,
     ListTooLargeError,
+    find_refusals,
+    judge_refusals,
 )
 from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.features.approval.inventory import InventoryStore
+from copyrator.bundles.features.approval.jobs import read_printed_plan, read_printed_stored
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_of, planned_order
-from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
-from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
-from copyrator.bundles.features.approval.queue import PlanTiming
+from copyrator.bundles.features.approval.queue import PlanTiming, QueuedFeature
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.secrets import operations_secret
-from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.features.approval.secrets import (
+    InventoryStore,
+    PlanStore,
+    RollbackHooks,
+    ValuesSealer,
+    operations_secret,
+)
+from copyrator.bundles.jobs.job import DeployOrder, order_of
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
-
-
-def find_plan(status: BundleStatus) -> PlanStatus | None:
-    """The plan that the recorded attempt deploys; None where it isn't there any more."""
-    plan = status.part(PlanStatus)
-    is_ours = plan.job == status.attempted.plan_job is not None
-    return plan if is_ours and plan.outcome == PlanOutcome.PLANNED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class HeldJobs:
 
     context: Context
     jobs: JobClient
-    seals: SealStore
+    values: ValuesSealer
     _: KW_ONLY
     lists: GuardLists
     enforcement: EnforcementReviewer
@@ -83,47 +79,48 @@ class HeldJobs:
     @property
     def inventories(self) -> InventoryStore:
         """What the approved plans of releases had."""
-        return InventoryStore(self.context.client, self.seals)
+        return InventoryStore(self.context.client, self.values.seals)
 
 
 class DeployHolder:
     """Holds the deploys of all Bundles to their plans."""
 
     def __init__(self, held: HeldJobs) -> None:
-        self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
+        self._context, self._jobs, self._seals = held.context, held.jobs, held.values.seals
+        self._values = held.values
         self._lists, self._enforcement = held.lists, held.enforcement
-        self._plans, self._inventories = PlanStore(held.context, held.seals), held.inventories
+        self._plans, self._inventories = PlanStore(held.context, self._seals), held.inventories
 
     async def guard(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
         status: BundleStatus,
-        plan: HeldPlan | None,
-        *,
-        is_enforced: bool | None,
+        plan: HeldPlan,
     ) -> BundleStatus:
         """The status of a new attempt with whether the API server holds its Job to its plan.
 
-        ``is_enforced``: whether the plan is: then where that isn't possible now, no Job is created,
-        so that nobody evades the list by hiding the plan's Secret for a moment. None: that isn't
-        recorded, so it counts as enforced while its Secret can't be read.
+        Where the plan is enforced and that isn't possible now, no Job is created, so that nobody
+        evades the list by hiding the plan's Secret for a moment. Of a check for drift that isn't
+        recorded: it counts as enforced while its Secret can't be read.
 
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self._context.settings.guard_policy is None or plan is None:
+        if self._context.settings.guard_policy is None:
             return status
-        is_guarded = bool(is_enforced)
-        if not is_enforced:
+        is_deploy = isinstance(plan, PlanStatus)
+        if not (isinstance(plan, PlanStatus) and plan.enforced):
             found = await self._find(entry, status, plan)
-            is_guarded = is_enforced is None
-            if found is not None:
-                is_guarded = (await self._enforcement.of(spec, found.operations)).is_enforced
-        if not is_guarded:
-            return status
+            if found is None and is_deploy:
+                return status
+            if found and await self._enforcement.find_reason(spec, found.operations):
+                return status
         attempted = structs.replace(status.attempted, guarded=True)
-        order = replace(order_of(entry, spec, attempted), name_length=GUARDED_NAME_LENGTH)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            name_length=GUARDED_NAME_LENGTH,
+        )
         return structs.replace(status, attempted=structs.replace(attempted, job=order.job))
 
     async def _find(
@@ -188,11 +185,11 @@ class DeployHolder:
         if not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.write_values(entry, spec, order.job)
+        found, sealed = await self._values.write(entry, spec, order.job)
         if found != attempted.values_hash:
             text = "the values were edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order, job = replace(order, sealed=sealed, image=plan.image), plan.job or ""
+        order, job = replace(order, image=plan.image), plan.job or ""
         proof = Proof(secret=operations_secret(job), seal=plan.seal or "")
         if spec.uses(ApprovalSpec):
             if (made := await self._find(entry, entry.status, plan)) is not None:
@@ -203,7 +200,7 @@ class DeployHolder:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
             proof = replace(proof, guard=self._context.settings.guard_policy)
-        return planned_order(order, proof)
+        return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derive(entry, job, "nonce")
@@ -224,9 +221,8 @@ class DeployHolder:
         if found is None:
             text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        enforcement = await self._enforcement.of(spec, found.operations)
-        if not enforcement.is_enforced:
-            text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
+        if unenforced := await self._enforcement.find_reason(spec, found.operations):
+            text = f"the API server can't hold the deploy to its plan now: {unenforced}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         rollback = RollbackHooks(unknown="not asked for")
         if spec.auto_rollback:
@@ -306,6 +302,46 @@ class DeployHolder:
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )
         return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
+
+
+class HoldingFeature(QueuedFeature):
+    """A feature whose plans are deployed: it holds their Jobs to them."""
+
+    corrects_drift: ClassVar[bool]
+    """Whether its attempts are the corrections, else all others."""
+    deploys: DeployHolder
+
+    @abstractmethod
+    def find_plan(self, status: BundleStatus) -> HeldPlan | None:
+        """The plan that the recorded attempt deploys; None where it isn't there any more."""
+
+    def _is_ours(self, status: BundleStatus) -> bool:
+        return bool(status.attempted.correction) is self.corrects_drift
+
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status of a new attempt with whether its Job is held to its plan."""
+        if not self._is_ours(status) or (plan := self.find_plan(status)) is None:
+            return status
+        return await self.deploys.guard(entry, spec, status, plan)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a planned attempt's Job, which goes on only if it does what was planned."""
+        is_ours = job == entry.status.attempted.job and self._is_ours(entry.status)
+        if not is_ours or (plan := self.find_plan(entry.status)) is None:
+            return order
+        return await self.deploys.hold(entry, spec, order, plan)
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """The ending of an attempt that the API server held to its list."""
+        if not self._is_ours(entry.status):
+            return None
+        return await self.deploys.blame(entry, spec, ending, error, self.find_plan(entry.status))
 
 
 def record_end(status: BundleStatus, ending: Ending, found: Findings) -> BundleStatus:

@@ -37,9 +37,16 @@ from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from copyrator.api.text import quoted
-from copyrator.bundles.features.approval.plans import OperationCounts
+from copyrator.bundles.features.approval.fields import OperationCounts
+from copyrator.bundles.features.charts.script import (
+    AS_ACCOUNT,
+    AT_ROLLBACK,
+    AT_UNINSTALL,
+    HAS,
+    HOOK,
+    Inexact,
+)
 from copyrator.bundles.jobs.identity import hash_of
-from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""

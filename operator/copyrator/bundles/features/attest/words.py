@@ -52,10 +52,10 @@ class AttestWords(Words):
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
         """Whether what is deployed is attested; nothing where nothing is."""
-        spec = view.spec
-        attest = spec.find(AttestSpec) if isinstance(spec, BundleSpec) else None
-        found = view.status.condition(ConditionType.ATTESTED)
-        if place is Place.HISTORY and attest is not None and found:
+        if place is not Place.HISTORY or not isinstance(view.spec, BundleSpec):
+            return
+        attest, found = view.spec.find(AttestSpec), view.status.condition(ConditionType.ATTESTED)
+        if attest is not None and found:
             text = said(found.message, MESSAGE).rstrip(".")
             name = said(attest.environment)
             yield f"Attested as {name}: {said(found.status)}, {said(found.reason)}: {text}."

@@ -18,9 +18,10 @@ from copyrator.bundles.features.cluster.fields import ClusterSpec
 class ClusterWords(Words):
     """Where the release is."""
 
-    def cluster(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """That cluster, also of an invalid spec."""
-        return _describe(view) if (view.body.get("spec") or {}).get("kubeConfig") else ""
+        if place is Place.CLUSTER and (view.body.get("spec") or {}).get("kubeConfig"):
+            yield _describe(view)
 
     def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:
         """Whether its kubeconfig can be used."""

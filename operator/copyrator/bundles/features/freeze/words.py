@@ -129,10 +129,6 @@ class FreezeWords(Words):
         if frozen and view.summary.ready_reason not in _REASONS:
             yield Mark(0, "Frozen")
 
-    def news(self, view: View) -> str:
-        """The freezes."""
-        return "; ".join(map(sentence, freezes_in(view.beside)))
-
     def rows(self, view: View, place: Place) -> Iterator[Detail]:
         """The freezes, and whether there may be others."""
         if place is Place.STATE:
@@ -142,8 +138,12 @@ class FreezeWords(Words):
                 yield Detail("Frozen", f"unknown: {text}")
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
-        """The same, where the gate isn't among the checks."""
-        if place is Place.STATE and all(one.name != GATE for one in view.status.gates):
+        """The same, where the gate isn't among the checks; and the end of a freeze."""
+        if place is Place.NEWS:
+            yield from map(sentence, freezes_in(view.beside))
+        elif place is Place.RETRY and (GATE in view.summary.open_gates or freezes_in(view.beside)):
+            yield "the freeze ends"
+        elif place is Place.STATE and all(one.name != GATE for one in view.status.gates):
             for one in freezes_in(view.beside):
                 yield f"  {GATE}: nothing waits, but no deploy would begin: {sentence(one)}."
             if text := gap(view.unread):
@@ -154,11 +154,6 @@ class FreezeWords(Words):
         for one in freezes_in(view.beside):
             until = format_time(one.until) if one.until else ""
             yield DeployStep(GATE, StepState.WAITING, sentence(one), until=until, ends="ends")
-
-    def delays(self, view: View) -> str:
-        """Its end."""
-        is_frozen = GATE in view.summary.open_gates or freezes_in(view.beside)
-        return "the freeze ends" if is_frozen else ""
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That a deploy waits for its end."""

@@ -38,9 +38,10 @@ class HealthWords(Words):
         if place is Place.OBJECTS:
             yield from _describe(view)
 
-    def objects(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """The same."""
-        return _of_objects(view)
+        if place is Place.OBJECTS:
+            yield _of_objects(view)
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That it isn't healthy."""

@@ -14,17 +14,15 @@ from copyrator.bundles.features.login.fields import LoginSpec
 class LoginWords(Words):
     """Whose token its registry gets."""
 
-    def login(self, view: View) -> str:
-        """The provider, also of an invalid spec."""
-        return str((view.body.get("spec") or {}).get("provider") or "")
-
     def rows(self, view: View, place: Place) -> Iterator[Detail]:
         """That."""
         if place is Place.SOURCE and (identity := _identity(view)):
             yield Detail("Logs in as", identity)
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
-        """The same."""
+        """The same; the provider also of an invalid spec."""
+        if place is Place.LOGIN:
+            yield str((view.body.get("spec") or {}).get("provider") or "")
         if place is Place.SOURCE and (identity := _identity(view)):
             assert not isinstance(view.spec, InvalidSpec)
             yield f"{view.spec.registry} gets tokens of {identity}."

@@ -49,6 +49,7 @@ class SignaturesFeature(Feature):
         self._verifier = SignatureVerifier(self.context, parts.of(AttachedReader))
 
     def _follow_policy(self) -> None:
+        self._is_ready = self.trust.ready
         self.uses = self.trust.concerns if self.trust.has_policy else None
 
     def start(self) -> None:
@@ -60,11 +61,7 @@ class SignaturesFeature(Feature):
         await self.trust.stop()
 
     precedes_deletions = True  # attestations are withdrawn then, by the policy
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the policy was read."""
-        return self.trust.ready
+    _is_ready = False
 
     def publish(self) -> None:
         """Count the Bundles that aren't trusted."""

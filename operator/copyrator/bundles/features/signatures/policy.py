@@ -309,10 +309,10 @@ def _roots(ref: LocalObjectRef | None, namespace: str, contents: Contents) -> by
     """Certificates of roots; empty where no object is named."""
     if ref is None:
         return b""
-    from copyrator.signatures.notation import read_roots  # noqa: PLC0415
+    from copyrator.signatures.notation import load_roots  # noqa: PLC0415
 
     roots = _whole(ref, namespace, contents)
-    checked(ref, namespace, lambda: read_roots(ref.name, roots))
+    checked(ref, namespace, lambda: load_roots(ref.name, roots))
     return roots
 
 

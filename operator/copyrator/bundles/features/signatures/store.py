@@ -36,8 +36,8 @@ from copyrator.bundles.features.signatures.policy import (
 )
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.reflector import seen
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec, seen
 from copyrator.signatures.model import SignatureRequirement
 
 log = logging.getLogger(__name__)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.bundles.engine.words import Opening, View, Words
+from copyrator.bundles.engine.words import Opening, Place, View, Words
 from copyrator.bundles.features.windows.fields import WindowsSpec, is_open, next_opening
 
 GATE: Final = "window"
@@ -19,9 +19,10 @@ class WindowsWords(Words):
 
     gates: ClassVar[Mapping[str, type[Part]]] = {GATE: WindowsSpec}
 
-    def delays(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """The next window."""
-        return "a window opens" if GATE in view.summary.open_gates else ""
+        if place is Place.RETRY and GATE in view.summary.open_gates:
+            yield "a window opens"
 
     def opens(self, spec: BundleSpec, moment: datetime) -> Opening | None:
         """The next window."""

@@ -37,10 +37,10 @@ from copyrator.bundles.features.approval.operations import (
     read_block,
 )
 from copyrator.bundles.features.approval.script import PlanExit, plan_command
+from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
-from copyrator.bundles.jobs.words import Inexact
 
 FACTS = Path(__file__).parents[5] / "docs" / "facts"
 

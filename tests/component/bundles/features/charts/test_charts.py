@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.component.bundles.approvals import ALWAYS, annotate, deployed, idle, refresh, waits
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.test_previews import answered, ask
+from tests.component.bundles.features.previews.test_previews import answered, ask
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.waiting import eventually

@@ -11,8 +11,8 @@ from tests.component.bundles.approvals import ALWAYS, approve, deployed, waits
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf, container
-from tests.component.bundles.features.approval.test_previews import answered, ask
 from tests.component.bundles.features.drift.test_drift_corrections import check_now
+from tests.component.bundles.features.previews.test_previews import answered, ask
 from tests.component.bundles.fixture_types import Make, Run
 from tests.plan_jobs import Pod, graph
 

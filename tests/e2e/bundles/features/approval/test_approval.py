@@ -123,7 +123,7 @@ def is_begun(team: Team) -> bool:
 
 
 @long_form(
-    "tests/component/bundles/features/approval/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
+    "tests/component/bundles/features/previews/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
 )
 def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
     team = shop

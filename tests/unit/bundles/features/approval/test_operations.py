@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.bundles.features.approval.fields import OperationCounts
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
@@ -31,7 +32,6 @@ from copyrator.bundles.features.approval.operations import (
     read_revision,
     risky,
 )
-from copyrator.bundles.features.approval.plans import OperationCounts
 
 OBJECTS = ("::ConfigMap:a", "::Pod:a", ":apps:Deployment:a", "ns:apps:Deployment:a")
 operations = st.builds(

@@ -17,7 +17,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.test_previews import ask, preview
+from tests.component.bundles.features.previews.test_previews import ask, preview
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry

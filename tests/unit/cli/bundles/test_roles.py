@@ -10,11 +10,9 @@ from copyrator.bundles.jobs.rights import (
     VERBS,
     RequiredPermission,
     ServiceAccount,
-    add_rules,
-    grants,
     list_missing,
-    split,
 )
+from copyrator.cli.bundles.roles import add_rules, grants, split
 
 WERF = ServiceAccount("team", "werf")
 

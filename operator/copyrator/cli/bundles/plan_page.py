@@ -1,8 +1,8 @@
-"""What the pages can do to a rule or Bundle, and the page on which a plan is decided.
+"""The page on which a plan is decided, and the diffs of a Bundle's page.
 
-All but that decision is asked for before it is done. The page shows what the plan's deploy would
-do. A chart's author decides how many operations there are, and what a diff has. So it shows a part
-of the operations, and a part of the lines, and says how many there are.
+It shows what the plan's deploy would do. A chart's author decides how many operations there are,
+and what a diff has. So it shows a part of the operations, and a part of the lines, and says how
+many there are.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api import names
 from copyrator.api.text import Detail, count, printable, said, time_since
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.engine.words import Section
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import is_spent
 from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (
@@ -43,12 +42,9 @@ from copyrator.cli.bundles.plan import (
     plan_fault,
     planned_changes,
 )
-from copyrator.cli.bundles.plan_log import ObjectDiff, sign_of, with_refusals_of
-from copyrator.cli.core import reconcile
+from copyrator.cli.bundles.plan_log import ObjectDiff, PlanLog, sign_of, with_refusals_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import one
-from copyrator.cli.core.reconcile import set_suspend
-from copyrator.cli.ui.parts import fields
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import page_of, pages_of
 
@@ -62,6 +58,8 @@ LINES: Final = 200
 """Lines of one object's diff that are shown."""
 ALL_LINES: Final = 3000
 """Lines of all diffs of a page."""
+SECTION_LINES: Final = 1000
+"""Lines of all diffs of a section."""
 LINE: Final = 1000
 """Characters of a line that are shown."""
 GROUPED: Final = 10
@@ -116,7 +114,7 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "changed": [said(one, 2000) for one in plan.changed],
         "change_unknown": said(plan.change_unknown, 1000) if plan.change_unknown else "",
         "missing": list(_missing_permissions(found)),
-        "facts": fields(_facts(found)) if is_made else [],
+        "facts": list(_facts(found)) if is_made else [],
         "groups": _groups(changes.operations),
         "operations": shown,
         "total": len(changes.operations),
@@ -134,6 +132,31 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "command": view.hint("plan"),
         "choices": list(choices(view)),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class SectionDiffs:
+    """The diffs of what a section lists, from the log of the Job that found it."""
+
+    job: str = ""
+    diffs: Sequence[tuple[str, DiffView]] = ()
+    """Operations as the section names them, each with its diff."""
+    fault: str = ""
+    """Why there are none; empty where that isn't due to a fault."""
+
+    @classmethod
+    def of(cls, view: BundleView, section: Section, log: PlanLog) -> SectionDiffs:
+        """The diffs of the objects that are named."""
+        budget = LineBudget(SECTION_LINES)
+        changes = planned_changes(PlanView(view, log)) if log.operations is not None else None
+        operations = changes.operations if changes else ()
+        named = {str(one.operation): one.diff for one in operations if not one.when}
+        diffs = [
+            (said(text), diff_view(diff, budget))
+            for text in section.objects
+            if (diff := named.get(text)) is not None
+        ]
+        return cls(section.job, diffs, printable(log.fault))
 
 
 def describe_plan_effect(view: BundleView) -> str:
@@ -250,45 +273,12 @@ def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
     )
 
 
-VERBS: Final[Mapping[str, Mapping[str, str]]] = {
-    "suspend": {
-        "rules": "No copy is written or deleted for it until it is resumed.",
-        "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
-    },
-    "resume": {
-        "rules": "The operator writes and deletes its copies again.",
-        "bundles": "The operator deploys for it again.",
-    },
-    "reconcile": {
-        "rules": "The operator retries its failed copies at once.",
-        "bundles": "The operator polls its registry, and deploys its version even if that is "
-        "deployed already.",
-    },
-}
-"""What can be done, and what that means for a rule and a Bundle."""
-
 DECISIONS: Final[Mapping[str, DecisionVerb]] = {one.verb: one for one in (APPROVE, REJECT)}
 
 _TAKEN: Final[Mapping[str, str]] = {
     APPROVE.verb: "You approved plan {}; it is deployed as soon as its other gates pass.",
     REJECT.verb: "You rejected plan {}; it isn't deployed.",
 }
-
-
-async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) -> str:
-    """Do it to the object as it is now; return a sentence.
-
-    Raises:
-        Fault: it can't be done.
-        ApiError: the API server refused it.
-    """
-    body = await one(client, what, *key)
-    if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
-    rule = what == "rules"
-    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
-    await reconcile.annotated(client, what, body, annotation)
-    return "It is annotated; the operator reconciles it now."
 
 
 async def decide(client: KubeClient, verb: str, key: tuple[str, str], shown: ShownPlan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.unit.bundles.features.approval.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
@@ -13,19 +13,28 @@ from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    OperationCounts,
+    PlanRequests,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.plans import OperationCounts, PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.record import (
-    PREVIEW,
     PlanFault,
     PlanResult,
     PlanTarget,
-    PreviewRequest,
     requested_plan,
 )
-from copyrator.bundles.jobs.words import Inexact
+from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.features.previews import record as preview_record
+from copyrator.bundles.features.previews.feature import PreviewFeature
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import PREVIEW, PreviewRequest
 
+if TYPE_CHECKING:
+    from copyrator.bundles.engine.context import Context
+
+FEATURE = PreviewFeature(cast("Context", None))
 REQUEST = PreviewRequest("now", "1.*")
 BEFORE = BundleStatus().with_part(PLANNED).with_part(PlanRequests(last_handled_plan="before"))
 
@@ -46,14 +55,14 @@ def test_a_request_is_for_the_plan_or_for_a_preview(
 ) -> None:
     named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
     assert requested_plan(named, BEFORE) == plan
-    assert plan_record.requested_preview(named, BEFORE) == wanted
+    assert preview_record.requested_preview(named, BEFORE) == wanted
 
 
 FOUND = PlanTarget(version="1.2.0", digest="sha256:c", values_hash="v", spec_hash="", job_hash="")
 
 
 def begun(status: BundleStatus = BEFORE) -> BundleStatus:
-    status = plan_record.request_preview(status, REQUEST)
+    status = preview_record.request_preview(status, REQUEST)
     return plan_record.record_plan(status, PREVIEW, FOUND, "job", NOW)
 
 
@@ -71,7 +80,7 @@ def test_a_preview_is_recorded_beside_the_plan() -> None:
         values_hash="v",
         started_at=format_time(NOW),
     )
-    assert "job" in plan_record.needed_jobs(status)
+    assert "job" in FEATURE.needed_jobs(status)
 
 
 def made(*operations: Any, **more: Any) -> PlanResult:
@@ -81,7 +90,7 @@ def made(*operations: Any, **more: Any) -> PlanResult:
 def test_a_preview_says_what_it_does_for_a_day() -> None:
     running = plan_record.set_message(begun(), PREVIEW, "blocked")
     what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
-    status = plan_record.record_preview_result(running, what, NOW)
+    status = preview_record.record_preview_result(running, what, NOW)
     found = status.part(PreviewPlan)
     assert (found.outcome, found.message, found.revision) == ("Planned", None, 3)
     assert (found.operations, found.counts) == (
@@ -92,9 +101,9 @@ def test_a_preview_says_what_it_does_for_a_day() -> None:
     end = NOW + timedelta(days=1)
     assert (found.made_at, found.expires_at) == (format_time(NOW), format_time(end))
     assert status.part(PlanStatus) == PLANNED
-    assert "job" not in plan_record.needed_jobs(status)
-    assert plan_record.remove_expired_preview(status, end - timedelta(seconds=1)) is status
-    assert plan_record.remove_expired_preview(status, end).part(PreviewPlan) == PreviewPlan(
+    assert "job" not in FEATURE.needed_jobs(status)
+    assert preview_record.remove_expired_preview(status, end - timedelta(seconds=1)) is status
+    assert preview_record.remove_expired_preview(status, end).part(PreviewPlan) == PreviewPlan(
         number=1
     )
 
@@ -109,7 +118,7 @@ def test_one_render_tells_that_a_deploy_would_be_unbound_but_never_that_it_would
 ) -> None:
     plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0", drawn=drawn)
 
-    found = plan_record.record_preview_result(begun(), PlanResult(plan, None), NOW).part(
+    found = preview_record.record_preview_result(begun(), PlanResult(plan, None), NOW).part(
         PreviewPlan
     )
 
@@ -121,7 +130,7 @@ def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> No
     plan = Plan(3, (CREATE,), "a" * 64, image="werf@sha256:0")
     saved, drawn = replace(plan, exact="1" * 64), replace(plan, inexact=Inexact.DRAWN)
     for one, is_exact in ((saved, None), (drawn, False)):
-        found = plan_record.record_preview_result(begun(), PlanResult(one, None), NOW).part(
+        found = preview_record.record_preview_result(begun(), PlanResult(one, None), NOW).part(
             PreviewPlan
         )
         assert found.exact is is_exact
@@ -130,8 +139,8 @@ def test_one_plan_tells_that_none_is_compared_but_never_that_it_would_be() -> No
 def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
     plan = PlanStatus(number=7)  # of a deploy: numbers of previews are their own
     there = begun().with_part(plan)
-    asked = plan_record.request_preview(there, replace(REQUEST, version="x" * 300))
-    status = plan_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
+    asked = preview_record.request_preview(there, replace(REQUEST, version="x" * 300))
+    status = preview_record.refuse_preview(asked, PlanFault("no", "Reason"), Retry(), NOW)
     assert status.part(PreviewPlan) == PreviewPlan(
         number=2,
         outcome="Failed",
@@ -155,7 +164,7 @@ def test_a_failed_preview_keeps_what_it_is_of() -> None:
 
 def test_numbers_are_never_used_again() -> None:
     failed = preview_fails(begun())
-    ended = plan_record.remove_expired_preview(failed, NOW + timedelta(days=2))
+    ended = preview_record.remove_expired_preview(failed, NOW + timedelta(days=2))
     assert begun(ended).part(PreviewPlan).number == 2
 
 

@@ -1,34 +1,38 @@
-"""Previews: the version that a user names is resolved, planned and shown.
+"""The version that a user names is resolved, planned and shown.
 
 No decision about deploys depends on it, nor on the gates that a deploy must pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.names import ANN_PLAN_VERSION
+from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.feature import Features
-from copyrator.bundles.engine.gate import Candidate, Gates
-from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.resolve import (
+from copyrator.bundles.engine.choose import (
     Judge,
     PendingError,
     RegistryReader,
     Resolution,
     Resolver,
 )
-from copyrator.bundles.engine.restrictions import describe_left_out
+from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.gate import Candidate, Gates
+from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Step, record_part
+from copyrator.bundles.features.approval.feature import ApprovalFeature
+from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
     PlanMemory,
@@ -36,20 +40,27 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.plans import Baseline, PreviewPlan
+from copyrator.bundles.features.approval.orders import describe_left_out
+from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import (
-    PREVIEW,
     PlanFault,
     PlanResult,
     PlanTarget,
+    set_message,
+)
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import (
+    PREVIEW,
     PreviewRequest,
+    keep_preview,
     record_preview_result,
     refuse_preview,
     remove_expired_preview,
     request_preview,
     requested_preview,
-    set_message,
 )
+from copyrator.bundles.jobs.outcome import JobRecord
+from copyrator.bundles.jobs.pod import Kept
 
 
 @dataclass(slots=True)
@@ -116,7 +127,7 @@ class PreviewResolver:
             )
         )
         queries = RegistryReader(
-            replace(entry, status=BundleStatus(), annotations={}),
+            replace(entry, status=BundleStatus(), annotations={}, request=None),
             structs.replace(spec, version=request.version),
             await self.references.access(entry, spec),
             self.polls,
@@ -160,9 +171,9 @@ class Previews(PlanMachine[PreviewMemory]):
     memory = PreviewMemory
     renders = 1
 
-    def __init__(self, parts: PlanParts, resolver: PreviewResolver) -> None:
+    def __init__(self, parts: PlanParts, resolver: PreviewResolver, secrets: SecretTidier) -> None:
         super().__init__(parts)
-        self._resolver = resolver
+        self._resolver, self._secrets = resolver, secrets
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Take the next steps of a preview.
@@ -173,7 +184,12 @@ class Previews(PlanMachine[PreviewMemory]):
         task = self.task(entry, spec)
         if task.record.outcome is None:
             return await self._begin_requested(task)
+        ends = (
+            one.made_at or one.started_at for one in (entry.status.part(PlanStatus), task.record)
+        )
+        again = await self._secrets.tidy(entry, spec, *ends, may_have=True)
         step = await self._observe(task)
+        step = replace(step, due=(*step.due, again))
         return step.then(lambda written: self._begin_requested(replace(task, entry=written)))
 
     async def _observe(self, task: PlanTask) -> Step:
@@ -223,3 +239,45 @@ class Previews(PlanMachine[PreviewMemory]):
         result = PlanResult(plan, missing, baseline=baseline)
         status = record_preview_result(task.status, result, self.context.clock())
         return set_message(status, PREVIEW, describe_left_out(task.spec))
+
+
+class PreviewFeature(QueuedFeature):
+    """Previews of all Bundles, also of those without an approval."""
+
+    spec = ()
+    status = PreviewPlan
+    annotation = ANN_PLAN_AT
+    outlasts = True
+    purposes = (PREVIEW,)
+
+    def connect(self, parts: Parts) -> None:
+        """They are plans."""
+        approval, features = parts.of(ApprovalFeature), parts.of(Features)
+        self.queue = approval.queue
+        self.queue.add(PREVIEW)
+        context, references = self.context, parts.of(ReferenceReader)
+        resolver = PreviewResolver(context, references, features, parts.of(RegistryPoller))
+        secrets = SecretTidier(context, parts.of(SealStore), features)
+        self._previews = Previews(approval.parts, resolver, secrets)
+
+    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
+        """Go on with one, or begin it."""
+        return await self._previews.advance(entry, spec)
+
+    def awaits_answer(self, entry: BundleEntry) -> bool:
+        """Its version, or its chart."""
+        status = entry.status
+        is_asked = requested_preview(entry.annotations, status) is not None
+        return is_asked or status.part(PreviewPlan).is_running
+
+    def needed_jobs(self, status: BundleStatus) -> Iterable[str | None]:
+        """While it runs."""
+        preview = status.part(PreviewPlan)
+        return (preview.job if preview.is_running else None,)
+
+    def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
+        """How long its Job is kept."""
+        return keep_preview(job.name, entry.status)
+
+
+FEATURE = PreviewFeature

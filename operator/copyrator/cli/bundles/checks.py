@@ -1,30 +1,32 @@
-"""Checks of pods, rules and Bundles, of admission policies, signatures and clouds' identities.
+"""What `copyrator doctor` checks of features of Bundles.
 
 Without the admission policies everything works, but less is denied.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import NO_CONDITION, PAUSES, ConditionType, read_conditions
+from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
-from copyrator.api.object_refs import LocalObjectRef
-from copyrator.api.reasons.rules import RuleReason
+from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.selectors import read_selector
-from copyrator.api.text import count, first_of, parse_time
+from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
+from copyrator.bundles.engine.key_files import files_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
+from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
+from copyrator.bundles.features.promotion.fields import PromotionSpec
 from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
@@ -34,25 +36,22 @@ from copyrator.bundles.features.signatures.policy import (
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
-from copyrator.cli.bundles.resolve import read_files
-from copyrator.cli.core.faults import hint
-from copyrator.cli.core.installation import Installation, allowed, pod_selector
-from copyrator.cli.core.objects import RESOURCES, Body, listed
-from copyrator.cli.doctor.check import Check
-from copyrator.cli.view import rows
+from copyrator.cli.bundles.resolve import attesters_of, read_files
+from copyrator.cli.core.installation import Installation, allowed
+from copyrator.cli.core.objects import Body, listed
+from copyrator.cli.doctor.check import Check, find_policy
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     CONFIGMAPS,
     DAEMONSETS,
-    DEPLOYMENTS,
     NETWORKPOLICIES,
-    PODS,
-    RULES,
     SECRETS,
     SERVICEACCOUNTS,
 )
 from copyrator.kube.watch.reflector import name_of
+from copyrator.signatures.attestation import is_encrypted, read_private_key
 from copyrator.signatures.keyless import MISSING
+from copyrator.signatures.model import TrustError
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -119,37 +118,18 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     return Check(WHAT, True, f"{where} has {entries}, default {policy.default}")
 
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
-BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
-MARKS_DOMAIN = "copyrator.flant.com"
-"""Suffix of the name of the policy about marks, after the release's namespace."""
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 APPROVAL_DOMAIN = "bundles.operator.werf.dev"
-"""Likewise of the policy about approvals."""
+"""Suffix of the name of the policy about approvals, after the release's namespace."""
 
-MARKS = "Admission policy"
 APPROVAL = "Approval policy"
-
-
-async def marks_policy(client: KubeClient, installation: Installation) -> Check:
-    """The policy about marks."""
-    consequence = "a user who can edit a copy can also change its marks"
-    try:
-        name, said = await _policy_of(
-            client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
-        )
-    except errors.ApiError as error:
-        return Check(MARKS, None, f"can't be listed: {error.message}")
-    if name:
-        return Check(MARKS, True, f"{name} protects the marks of copies")
-    return Check(MARKS, None, said)
 
 
 async def approval_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about approvals and its binding."""
     consequence = "whoever can edit a Bundle can also approve its plans"
     try:
-        name, said = await _policy_of(
+        name, said = await find_policy(
             client, installation, APPROVAL_DOMAIN, consequence, "bundles.approvalPolicy.enabled"
         )
         bindings = (await client.request("GET", BINDINGS)).get("items") or () if name else ()
@@ -190,111 +170,6 @@ def asks_for_approval(body: Body) -> bool:
 def _denies(binding: Mapping[str, Any], policy: str) -> bool:
     spec = binding.get("spec") or {}
     return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
-
-
-async def _policy_of(
-    client: KubeClient, installation: Installation, domain: str, consequence: str, switch: str
-) -> tuple[str, str]:
-    """The installation's policy of this domain, or an empty name and why there is none.
-
-    ``switch``: the chart's value that installs it.
-
-    Raises:
-        ApiError: they can't be listed.
-    """
-    ending = f".{installation.namespace}.{domain}"
-    try:
-        found = await client.request("GET", POLICIES)
-    except errors.NotFound:
-        said = "not served as v1 by this API server (Kubernetes 1.30 and later)"
-        return "", f"{said}: {consequence}; upgrade Kubernetes, see docs/trust.md"
-    names = (name_of(one).name for one in found.get("items") or ())
-    name = next((name for name in names if name.endswith(ending)), "")
-    return name, f"not installed: {consequence}; the chart installs one ({switch})"
-
-
-PATIENCE = 30.0
-"""Seconds after which an object without a status counts as not reconciled."""
-
-
-async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
-    """Whether a pod is ready behind the Deployment, and if not, what its containers wait for."""
-    if installation.deployment is None:
-        return
-    namespace = installation.namespace
-    body = await client.get(DEPLOYMENTS, namespace, installation.deployment)
-    wanted, status = body["spec"].get("replicas", 1), body.get("status") or {}
-    ready = status.get("readyReplicas") or 0
-    if wanted == 0:
-        said = f"the Deployment {namespace}/{installation.deployment} is scaled to 0"
-        yield Check("Pods", None, said)
-        return
-    if ready:
-        yield Check("Pods", True, f"{ready} of {wanted} ready")
-        return
-    selector = pod_selector(body)
-    found: list[dict[str, Any]] = []
-    try:
-        found = await listed(client, PODS, namespace, selector=selector)
-    except errors.Forbidden:
-        why = ["you have no permission to list them"]
-    else:
-        why = [reason for pod in found for reason in wait_reasons(pod)]
-    said = f"0 of {wanted} ready"
-    reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
-    look = f"kubectl -n {namespace} describe pods -l {selector}"
-    yield Check("Pods", False, f"{said}{reasons}; see: {look}")
-
-
-def wait_reasons(pod: Body) -> Iterator[str]:
-    """What a pod's containers wait for; of a pod that isn't scheduled, why."""
-    status = pod.get("status") or {}
-    name = name_of(pod).name
-    for container in status.get("containerStatuses") or ():
-        state = (container.get("state") or {}).get("waiting") or {}
-        if state.get("reason"):
-            message = f": {state['message']}" if state.get("message") else ""
-            yield f"{name}: {state['reason']}{message}"
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield f"{name}: {condition.get('reason')}: {condition.get('message')}"
-
-
-def objects(what: str, bodies: Sequence[Body], installation: Installation) -> list[Check]:
-    """Rules or Bundles that fail, and those that the operator hasn't reconciled."""
-    kind, now = RESOURCES[what].kind, datetime.now(UTC)
-    said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
-    wrong = list(object_faults(bodies, kind, installation, now))
-    return wrong or [Check(what.capitalize(), True, said)]
-
-
-def object_faults(
-    bodies: Sequence[Body], kind: str, installation: Installation, now: datetime
-) -> Iterator[Check]:
-    """What isn't well with rules or Bundles; a suspended one is only information."""
-    for body in bodies:
-        shown = f"{kind} {name_of(body)}"
-        condition = rows.ready(body)
-        said = f"{condition.reason}: {rows.trouble(body)}"
-        is_failing = condition.is_false
-        if is_failing and condition.reason not in PAUSES:
-            yield Check(shown, False, said)
-        elif failed := rows.failed_poll(body):
-            yield Check(shown, None, failed)
-        elif is_failing or condition.reason == RuleReason.NO_TARGETS:
-            yield Check(shown, None, said)
-        elif not condition and is_overlooked(body, kind, installation, now):
-            said = "not reconciled yet: the operator isn't running, or can't list this kind"
-            yield Check(shown, False, said)
-
-
-def is_overlooked(body: Body, kind: str, installation: Installation, now: datetime) -> bool:
-    """Whether an object without a status should have one by now."""
-    named = installation.settings.rule_name
-    if kind == RULES.kind and named not in (None, name_of(body).name):
-        return False
-    created = parse_time(body["metadata"].get("creationTimestamp"))
-    return created is not None and (now - created).total_seconds() > PATIENCE
 
 
 CLOUDS: Final = "Clouds' identities"
@@ -436,3 +311,75 @@ def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     except SpecError:
         return False
     return selects and "Egress" in (policy.get("policyTypes") or ())
+
+
+ATTESTATIONS: Final = "Attestations"
+
+
+async def attestations(
+    client: KubeClient, installation: Installation, bundles: Iterable[Body]
+) -> Check:
+    """Doctor's check: what Bundles attest is pushed, their keys and environments' can be used."""
+    faults: list[str] = []
+    attesting = promoted = 0
+    try:
+        for body in bundles:
+            spec = parse_bundle(body, BundleDefaults())
+            if not isinstance(spec, BundleSpec):
+                continue
+            attesting += spec.uses(AttestSpec)
+            promoted += bool(spec.part(PromotionSpec).attestations)
+            fault = _push_fault(body) if spec.uses(AttestSpec) else ""
+            fault = fault or await _key_fault(client, installation, spec)
+            try:
+                fault = fault or (await attesters_of(client, spec)).fault
+            except SpecError as error:
+                fault = str(error)
+            if fault:
+                faults.append(f"Bundle {name_of(body)}: {fault}")
+    except errors.ApiError as error:
+        return Check(ATTESTATIONS, None, f"keys can't be read: {error.message}")
+    if faults:
+        return Check(ATTESTATIONS, False, first_of(faults, _NAMED))
+    attest = count(attesting, "Bundle attests", "Bundles attest")
+    follow = count(promoted, "is", "are")
+    return Check(ATTESTATIONS, True, f"{attest}, and {follow} promoted by attestations")
+
+
+async def _key_fault(client: KubeClient, installation: Installation, spec: BundleSpec) -> str:
+    """Why the key that attests can't be used; empty where it can, or none is needed.
+
+    An encrypted one isn't decrypted: that may take as long as its file says.
+    """
+    if (attest := spec.find(AttestSpec)) is None:
+        return ""
+    key = attest.own_key or OPERATORS_KEY
+    namespace = spec.namespace if attest.own_key else installation.namespace
+    ref = LocalObjectRef(key.secret, ValuesKind.SECRET)
+    where = f"Secret {namespace}/{key.secret} of spec.attest"
+    try:
+        files = files_of(ref, await client.get(SECRETS, namespace, key.secret))
+    except errors.NotFound:
+        return f"{where} doesn't exist; create it"
+    password = files.get(key.password_key or "")
+    is_required = attest.own_key is not None and key.password_key is not None
+    missing = [key.key] if key.key not in files else []
+    missing += [str(key.password_key)] if is_required and password is None else []
+    if missing:
+        return f"{where} has no key {missing[0]}; add it"
+    content = files[key.key]
+    if is_encrypted(content) and password:
+        return ""
+    try:
+        read_private_key(f"the key {key.key} of {where}", content, password)
+    except TrustError as error:
+        return str(error)
+    return ""
+
+
+def _push_fault(body: Body) -> str:
+    """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
+    found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
+    if not found.is_false or found.reason == AttestReason.ATTESTATION_WITHDRAWN:
+        return ""
+    return f"{said(found.reason)}: {said(found.message, 512)}"
