@@ -42,7 +42,6 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -55,6 +54,7 @@ from copyrator.bundles.features.approval.words import (
     operation_counts,
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import describe_left_out
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL

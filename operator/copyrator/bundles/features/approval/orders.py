@@ -26,7 +26,7 @@ from copyrator.bundles.jobs.job import (
     werf_env,
 )
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
+from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
 
@@ -118,13 +118,6 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
     return order_of(
         spec, Attempted(version=version, digest=digest), entry.uid, entry.labels, entry.annotations
     )
-
-
-def describe_left_out(spec: BundleSpec) -> str | None:
-    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
-    if spec.is_gated or not (withheld := restrict_spec(spec, signed=True).withheld):
-        return None
-    return f"planned without {list_settings(withheld)}, which the deploy gets"
 
 
 def build_plan_job(

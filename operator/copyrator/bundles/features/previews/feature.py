@@ -38,7 +38,6 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import (
     PlanFault,
@@ -50,6 +49,7 @@ from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import (
     PREVIEW,
     PreviewRequest,
+    describe_left_out,
     keep_preview,
     record_preview_result,
     refuse_preview,
