@@ -54,10 +54,10 @@ from copyrator.bundles.features.approval.words import (
     lacking_reasons,
     operation_counts,
 )
-from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,

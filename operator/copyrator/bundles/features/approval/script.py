@@ -33,7 +33,7 @@ from copyrator.bundles.features.approval.operations import (
     WRITES,
     OperationType,
 )
-from copyrator.bundles.features.charts.script import (
+from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
     AT_UNINSTALL,
