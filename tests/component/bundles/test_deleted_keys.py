@@ -153,7 +153,7 @@ NEEDS = {
     State.not_accepted: ("consent", "health"),
     State.planning: ("approval",),
     State.awaiting_approval: ("approval",),
-    State.previewing: ("approval",),
+    State.previewing: ("previews",),
     State.checking: ("drift",),
 }
 
