@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
-    annotate,
     approve,
     condition,
     deployed,
@@ -56,6 +55,7 @@ async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     assert_restricted(cluster, "plan")
 
 
+<<<<<<< .merge3/ours/tests/component/bundles/features/approval/test_gated_jobs.py
 @pytest.mark.needs("previews")
 async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
@@ -75,6 +75,8 @@ async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has
     assert cluster.status()["deployed"] == status["deployed"]
 
 
+=======
+>>>>>>> .merge3/theirs/tests/component/bundles/features/approval/test_gated_jobs.py
 async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -1,7 +1,12 @@
-"""What `why` says: signatures."""
+"""What commands, the page and notices say of a Bundle: signatures."""
+
+from __future__ import annotations
 
 import pytest
 from tests.unit.cli.view.test_why_bundle import NO_SIGNATURE, described, polls, why
+from tests.unit.notify.test_transitions import of_bundle, one
+
+from copyrator.api.reasons.notices import About
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,9 @@ def test_the_verdict_on_what_is_deployed_is_said(verification, shown):
     assert shown in described(body)
     body["status"] = {}
     assert "Signatures" not in " ".join((*why(body), *described(body)))
+
+
+def test_trust_that_is_lost_is_told_and_trust_that_is_unknown_resolves_nothing():
+    bad = of_bundle(verification={"verdict": "NotTrusted", "message": "no", "digest": "sha256:1"})
+    assert one(bad, About.UNTRUSTED).why == "no"
+    assert About.UNTRUSTED not in of_bundle(verification={"verdict": "Unknown"}).resolved

@@ -1,4 +1,6 @@
-"""What people are told: cluster."""
+"""What notices say of a Bundle whose release is in another cluster."""
+
+from __future__ import annotations
 
 from tests.unit.notify.test_transitions import condition, of_bundle, one
 
