@@ -55,28 +55,6 @@ async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     assert_restricted(cluster, "plan")
 
 
-<<<<<<< .merge3/ours/tests/component/bundles/features/approval/test_gated_jobs.py
-@pytest.mark.needs("previews")
-async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(**spec())
-    await run()
-    status = await deployed(cluster)
-    assert condition(cluster, "SettingsWithheld") == ("", "")
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    assert_restricted(cluster, "plan")
-    message = cluster.status()["preview"]["message"]
-    assert message.startswith("planned without spec.env[NOBODY_READS_IT], spec.env[PATH], ")
-    assert message.endswith(
-        "spec.job.podAnnotations[vault.hashicorp.com/agent-inject], which the deploy gets"
-    )
-    assert cluster.status()["deployed"] == status["deployed"]
-
-
-=======
->>>>>>> .merge3/theirs/tests/component/bundles/features/approval/test_gated_jobs.py
 async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

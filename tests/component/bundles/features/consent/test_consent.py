@@ -139,11 +139,7 @@ async def test_withdrawn_consent_stops_deploys_at_once_and_no_uninstall(
     assert [name for name in cluster.runs if "uninstall" in name]
 
 
-<<<<<<< .merge3/ours/tests/component/bundles/features/consent/test_consent.py
-@pytest.mark.needs("previews")
-=======
 @pytest.mark.needs("drift", "previews")
->>>>>>> .merge3/theirs/tests/component/bundles/features/consent/test_consent.py
 async def test_withdrawn_consent_stops_plans_previews_and_checks_for_drift(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

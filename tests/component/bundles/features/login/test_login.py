@@ -109,11 +109,7 @@ async def test_its_secret_is_the_bundles_and_says_when_it_expires(
     assert body["immutable"] is False, "a kubelet reads an immutable one once"
 
 
-<<<<<<< .merge3/ours/tests/component/bundles/features/login/test_login.py
-@pytest.mark.needs("previews")
-=======
 @pytest.mark.needs("approval", "previews")
->>>>>>> .merge3/theirs/tests/component/bundles/features/login/test_login.py
 async def test_plans_their_deploys_and_previews_have_one_each(
     cluster: BundleCluster, begin: Callable[..., Any], werf: Werf, cloud: Cloud
 ) -> None:
@@ -496,16 +492,12 @@ async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
 
 @pytest.mark.parametrize(
     "part",
-<<<<<<< .merge3/ours/tests/component/bundles/features/login/test_login.py
-    ["attempted", "plan", pytest.param("preview", marks=pytest.mark.needs("previews")), "drift"],
-=======
     [
         "attempted",
         pytest.param("plan", marks=pytest.mark.needs("approval")),
         pytest.param("preview", marks=pytest.mark.needs("previews")),
         pytest.param("drift", marks=pytest.mark.needs("drift")),
     ],
->>>>>>> .merge3/theirs/tests/component/bundles/features/login/test_login.py
 )
 async def test_a_login_that_is_gone_when_the_job_is_made_counts_against_nothing(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf, part: str
