@@ -40,31 +40,31 @@ SLOWEST = (
     "e2e/engine/test_restarts.py",
     "e2e/engine/test_life.py",
     "e2e/bundles/test_notifications.py",
-    "e2e/bundles/test_attest.py",
+    "e2e/bundles/features/attest/test_attest.py",
     "e2e/test_chart.py",
-    "e2e/bundles/test_guarded_life.py",
-    "e2e/bundles/test_target_cluster.py",
+    "e2e/bundles/features/approval/test_guarded_life.py",
+    "e2e/bundles/features/cluster/test_target_cluster.py",
     "e2e/upgrade/test_moving.py",
     "e2e/bundles/test_sidecars.py",
     "e2e/test_readme.py",
-    "e2e/bundles/test_guarded.py",
+    "e2e/bundles/features/approval/test_guarded.py",
     "e2e/clouds/test_aws.py",
-    "e2e/bundles/test_ways_around.py",
+    "e2e/bundles/features/approval/test_ways_around.py",
     "e2e/standin/test_refusals.py",
     "e2e/bundles/test_examples.py",
     "e2e/standin/test_plan_text.py",
     "e2e/test_operator_process.py",
-    "e2e/bundles/test_guarded_crashes.py",
+    "e2e/bundles/features/approval/test_guarded_crashes.py",
     "e2e/clouds/test_attacks.py",
     "e2e/cli/test_bundle_commands.py",
     "e2e/cli/test_rule_commands.py",
     "e2e/standin/test_plan_scripts.py",
-    "e2e/bundles/test_drift.py",
+    "e2e/bundles/features/drift/test_drift.py",
     "e2e/copies/test_remote_sources.py",
     "e2e/faults/test_faults.py",
     "e2e/clouds/test_life.py",
     "e2e/test_localcluster.py",
-    "e2e/bundles/test_approval.py",
+    "e2e/bundles/features/approval/test_approval.py",
     "e2e/test_chart_rights.py",
     "e2e/clouds/test_azure.py",
     "component/bundles/features/approval/test_plan_script.py",
@@ -72,7 +72,7 @@ SLOWEST = (
     "component/bundles/features/approval/test_plan_deploy_script.py",
     "component/copies/test_remote_sources.py",
     "component/notify/test_notifier.py",
-    "component/promises/test_bound_plans.py",
+    "component/bundles/features/approval/promises/test_bound_plans.py",
     "component/promises/test_attempts.py",
     "component/copies/test_rollouts.py",
     "component/bundles/test_failed_polls.py",
@@ -136,10 +136,13 @@ def _is_anothers(path: Path, config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is alone with it at the end.
+    """Mark promises, and begin with what takes longest: no worker is alone with it at the end.
 
     Or in random order, the same in all workers.
     """
+    for item in items:
+        if "promises" in item.path.relative_to(HERE).parts:
+            item.add_marker(pytest.mark.promise)
     # A file that is named on the command line is collected all the same.
     items[:] = [item for item in items if not _is_anothers(item.path, config)]
     seed = config.getoption("shuffle")

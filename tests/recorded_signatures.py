@@ -20,7 +20,7 @@ from copyrator.signatures.model import (
     Signature,
     SignatureFormat,
 )
-from copyrator.signatures.notation import read_roots
+from copyrator.signatures.notation import load_roots
 
 RECORDED = Path(__file__).parent / "signatures" / "recorded"
 SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -89,7 +89,7 @@ class Recording:
         files = {store: self._certificates(wanted[store]) for store in ("ca", "tsa", "authorities")}
         for store, pem in files.items():
             if pem:
-                read_roots(store, pem)
+                load_roots(store, pem)
         return NotationTrust(
             policy,
             files["ca"],

@@ -1,4 +1,7 @@
-"""The table of specs in tests/unit/api/specs: bad ones with one fault each, good ones on a bound.
+"""The tables of specs: bad ones with one fault each, good ones on a bound.
+
+They are in tests/unit/api/specs, and of a feature's fields in `specs` of its folder in
+tests/unit/bundles/features. What several have is in faults.yaml, with which each begins.
 
 `bases` are valid objects. A group has one of them, and by path (numbers are items of a list) the
 values that stand there instead, each under a word for what it is; `under` is what the paths begin
@@ -6,13 +9,13 @@ with. Tags make what is long: `!times` repeats a text or list, `!each` and `!map
 maps with {} as the number, `!join` puts texts or lists together, `!nest` nests, `!absent` removes
 the field.
 
-What the parsers and the API server say is in golden files beside the table; `UPDATE_GOLDEN=1`
+What the parsers and the API server say is in golden files beside each table; `UPDATE_GOLDEN=1`
 writes them anew.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +23,9 @@ from typing import Any, Final
 
 import yaml
 
-SPECS: Final = Path(__file__).parent / "unit" / "api" / "specs"
+_UNIT: Final = Path(__file__).parent / "unit"
+_SPECS: Final = _UNIT / "api" / "specs"
+_FAULTS: Final = _SPECS / "faults.yaml"
 _ABSENT: Final = object()
 
 Object = dict[str, Any]
@@ -37,28 +42,37 @@ class Case:
     """Of the field that was changed, such as ``spec.windows.0.from``; empty: none was."""
     is_good: bool
     body: Object
+    folder: Path
+    """Where it is, and where the golden files with it are."""
 
 
 def read_cases() -> list[Case]:
-    """All of both kinds, the valid objects first; each ID once."""
-    return [case for path in sorted(SPECS.glob("*.yaml")) for case in _read(path)]
+    """All of both kinds; each ID once."""
+    rules, bundles = _load(_SPECS / "rules.yaml"), _load(_SPECS / "bundles.yaml")
+    cases = [*_read(_SPECS, rules, rules["bases"]), *_read(_SPECS, bundles, bundles["bases"])]
+    for path in sorted(_UNIT.glob("bundles/features/*/specs/bundles.yaml")):
+        cases += _read(path.parent, _load(path), bundles["bases"])
+    return cases
 
 
-def _read(path: Path) -> Iterator[Case]:
-    table = yaml.load(path.read_text(), _Loader)
-    ids = {name: f"{body['kind']} {name}" for name, body in table["bases"].items()}
-    for name, body in table["bases"].items():
-        yield Case(ids[name], ids[name], "", True, _copy(body))
+def _load(path: Path) -> Object:
+    table: Object = yaml.load(_FAULTS.read_text() + path.read_text(), _Loader)
+    return table
+
+
+def _read(folder: Path, table: Object, bases: Object) -> Iterator[Case]:
+    """The valid objects of a table, then those that are made of `bases`."""
+    ids = {name: f"{body['kind']} {name}" for name, body in bases.items()}
+    for name, body in table.get("bases", {}).items():
+        yield Case(ids[name], ids[name], "", True, _copy(body), folder)
     for verdict in ("bad", "good"):
-        for group in table[verdict]:
+        for group in table.get(verdict, ()):
             name = group["base"]
             for field, values in group["values"].items():
-                path_ = f"{group['under']}.{field}" if "under" in group else field
+                path = f"{group['under']}.{field}" if "under" in group else field
                 for word, value in values.items():
-                    body = _changed(table["bases"][name], path_, value)
-                    yield Case(
-                        f"{ids[name]}, {path_}: {word}", ids[name], path_, verdict == "good", body
-                    )
+                    id_, body = f"{ids[name]}, {path}: {word}", _changed(bases[name], path, value)
+                    yield Case(id_, ids[name], path, verdict == "good", body, folder)
 
 
 def _changed(base: Object, path: str, value: Any) -> Object:
@@ -127,19 +141,30 @@ for _tag, _make in {
 _Loader.add_constructor("!absent", lambda _loader, _node: _ABSENT)
 
 
-def check_golden(found: Mapping[str, Any], name: str) -> None:
-    """Compare what was found, by ID, with a golden file; each difference fails the test."""
-    path = SPECS / f"{name}.json"
+def golden(cases: Sequence[Case], name: str) -> dict[str, Any]:
+    """What the golden files of this name say of cases, by ID."""
+    folders = {case.folder for case in cases}
+    return {
+        id_: said
+        for folder in sorted(folders)
+        for id_, said in json.loads((folder / f"{name}.json").read_text()).items()
+    }
+
+
+def check_golden(cases: Sequence[Case], found: Mapping[str, Any], name: str) -> None:
+    """Compare what was found, by ID, with golden files; each difference fails the test."""
     if os.environ.get("UPDATE_GOLDEN"):
-        lines = (
-            f"{json.dumps(id_)}: {json.dumps(said, ensure_ascii=False)}"
-            for id_, said in found.items()
-        )
-        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    golden = json.loads(path.read_text())
+        for folder in {case.folder for case in cases}:
+            lines = (
+                f"{json.dumps(case.id)}: {json.dumps(found[case.id], ensure_ascii=False)}"
+                for case in cases
+                if case.folder == folder and case.id in found
+            )
+            (folder / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    known = golden(cases, name)
     changes = [
-        f"{id_}\n  golden: {golden.get(id_)}\n  found:  {found.get(id_)}"
-        for id_ in sorted(golden.keys() | found.keys())
-        if golden.get(id_) != found.get(id_)
+        f"{id_}\n  golden: {known.get(id_)}\n  found:  {found.get(id_)}"
+        for id_ in sorted(known.keys() | found.keys())
+        if known.get(id_) != found.get(id_)
     ]
     assert not changes, f"{len(changes)} of {len(found)} changed:\n" + "\n".join(changes)

@@ -1,8 +1,8 @@
-"""The table of labels and annotations that are never copied, from copies/targets/transform.py."""
+"""The table of labels and annotations that are never copied, from copies/targets/marks.py."""
 
 from __future__ import annotations
 
-from copyrator.copies.targets.transform import OPERATORS, OTHERS, Owner
+from copyrator.copies.targets.marks import OPERATORS, OTHERS, Owner
 from demo.chart import ROOT
 from generate.cells import NOTE, cell
 

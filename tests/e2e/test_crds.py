@@ -232,7 +232,7 @@ def test_specs_are_refused_or_stored_as_before(crds: Api) -> None:
     found = judge(crds, cases)
     assert [case.id for case in cases if case.is_good and isinstance(found[case.id], list)] == []
     few = {id_: said[:_MOST] if isinstance(said, list) else said for id_, said in found.items()}
-    check_golden(few, "server")
+    check_golden(cases, few, "server")
 
 
 def documents() -> list[tuple[str, Object]]:

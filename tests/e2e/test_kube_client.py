@@ -29,8 +29,8 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import Reflector, Timing
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import Reflector, Timing, WatchSpec
 from copyrator.workqueue.limits import AdaptiveLimit
 from localcluster import Cluster
 
@@ -466,10 +466,7 @@ async def test_a_thousand_copies_are_known_from_two_requests(
     async with KubeClient(await load_connection(kubeconfig)) as reader:
         reflector: Reflector[str] = Reflector(
             reader,
-            SECRETS,
-            namespace=ns,
-            metadata_only=True,
-            decode=lambda body: body["metadata"]["uid"],
+            WatchSpec(SECRETS, ns, metadata_only=True, decode=lambda body: body["metadata"]["uid"]),
             on_change=lambda *_: None,
             timing=Timing(settled=0.1),
         )

@@ -6,16 +6,19 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 import copyrator
+from copyrator.bundles.features import FEATURES
 from copyrator.settings.config import Settings
 from copyrator.settings.options import variable_of
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "operator" / "copyrator"
 
 
 def test_the_source_root_is_not_a_package() -> None:
@@ -79,10 +82,42 @@ def test_every_file_that_contributing_names_exists() -> None:
             assert any((home / name).exists() for home in homes), (name, row)
 
 
+# The page about tests ---------------------------------------------------------------------------
+
+TESTS = ROOT / "tests"
+TEST_PAGE = (TESTS / "README.md").read_text()
+LEVELS = [TESTS / level / "bundles" / "features" for level in ("unit", "component", "e2e")]
+
+
+def test_every_feature_has_folders_of_tests_and_each_such_folder_is_of_one() -> None:
+    found = {level: {one.parent.name for one in level.glob("*/test_*.py")} for level in LEVELS}
+    assert set(FEATURES) - (found[LEVELS[0]] | found[LEVELS[1]]) == set()
+    assert set().union(*found.values()) - set(FEATURES) == set()
+
+
+def test_the_page_about_tests_names_only_what_exists_and_each_marker() -> None:
+    paths = re.findall(r"`(tests/[\w/.-]+)`", TEST_PAGE)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    markers = TEST_PAGE.partition("## Markers")[2].partition("\n## ")[0]
+    named = re.findall(r"`(\w+)", " ".join(re.findall(r"^\| (.*?) \|", markers, re.MULTILINE)))
+    assert set(named) == {re.split(r"\W", option)[0] for option in options["markers"]}
+
+
+def test_the_page_about_tests_says_where_each_package_is_tested() -> None:
+    rows = TEST_PAGE.partition("## Where does a new test go?")[2].partition("Cases of one")[0]
+    named = set(re.findall(r"`(?:tests/\w+/)?(\w+)[`/]", rows))
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    tested = {path.name for path in (TESTS / "unit").iterdir() if path.name in packages}
+    assert len(tested) > 10
+    assert tested - named == set()
+
+
 # Names in comments, docstrings and documents -----------------------------------------------------
 
-SOURCE = ROOT / "operator" / "copyrator"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+DOCUMENTS += [TESTS / "README.md"]
 DOCUMENTS += [ROOT / "charts/copyrator/README.md"]
 VALUES = yaml.safe_load((ROOT / "charts/copyrator/values.yaml").read_text())
 PACKAGES = "|".join(path.parent.name for path in SOURCE.glob("*/__init__.py"))

@@ -70,11 +70,7 @@ def is_old(data: Mapping[str, Any], type_: Any) -> bool:
 
 
 def read_config(text: str, *, old: bool) -> DockerConfig:
-    """Parse a configuration; a placeholder has no entries.
-
-    Args:
-        text: its JSON.
-        old: it is of the form of ``.dockercfg``.
+    """Parse a configuration, ``old``: of the form of ``.dockercfg``; a placeholder has no entries.
 
     Raises:
         NoDockerConfigError: it isn't one.

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import msgspec
@@ -406,10 +407,9 @@ def _with_credential(place: Kubeconfig, user: Fields) -> Kubeconfig:
 
 
 def _check_fields(fields: Fields, known: Sequence[str]) -> Fields:
-    """Refuse the first other field that isn't empty; empty ones count as absent, as for kubectl.
+    """The fields without those that are empty texts, as for kubectl, or don't matter.
 
-    Returns:
-        The fields without those that are empty texts or don't matter.
+    The first other field that isn't empty is refused.
     """
     found: dict[str, Any] = {}
     for name, value in fields.raw.items():
@@ -541,9 +541,13 @@ def _read_yaml(content: bytes) -> Any:
 
     It reads events, so that it ends at the first thing that no kubeconfig has.
     """
+    root = None
     try:
-        events = yaml.parse(content.decode(), Loader=_LOADER)
-        return _Tree().build(events)
+        events = _checked_events(yaml.parse(content.decode(), Loader=_LOADER))
+        for event in events:
+            if isinstance(event, yaml.NodeEvent):
+                root = _build(event, events)
+        return root
     except UnicodeDecodeError:
         raise InvalidKubeconfigError("", "it isn't text in UTF-8") from None
     except yaml.YAMLError as error:
@@ -552,73 +556,41 @@ def _read_yaml(content: bytes) -> Any:
         raise InvalidKubeconfigError("", f"it isn't valid YAML{where}") from None
 
 
-class _Tree:
-    """Builds the document from its events."""
+def _checked_events(events: Iterator[Any]) -> Iterator[Any]:
+    documents = depth = 0
+    for number, event in enumerate(events):
+        if number > KUBECONFIG_EVENTS or depth > KUBECONFIG_DEPTH:
+            _refuse("it has more or deeper nested fields than a kubeconfig has")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            _refuse("it has YAML anchors or aliases; write the values in place")
+        if getattr(event, "tag", None) is not None:
+            _refuse("it has YAML tags; write plain values")
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        if documents > 1:
+            _refuse("it has several YAML documents; leave one")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        yield event
 
-    def __init__(self) -> None:
-        self.root: Any = None
-        self._open: list[dict[str, Any] | list[Any]] = []
-        self._keys: list[str | None] = []
-        """Of each open map the key whose value is next; None: a key is next."""
 
-    def build(self, events: Iterator[Any]) -> Any:
-        documents = 0
-        for number, event in enumerate(events):
-            if number > KUBECONFIG_EVENTS or len(self._open) > KUBECONFIG_DEPTH:
-                _refuse("it has more or deeper nested fields than a kubeconfig has")
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                _refuse("it has YAML anchors or aliases; write the values in place")
-            if getattr(event, "tag", None) is not None:
-                _refuse("it has YAML tags; write plain values")
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                _refuse("it has several YAML documents; leave one")
-            self._take(event)
-        return self.root
-
-    def _take(self, event: Any) -> None:
-        if isinstance(event, yaml.ScalarEvent):
-            self._add_scalar(event)
-        elif isinstance(event, yaml.MappingStartEvent):
-            self._start({})
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._start([])
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._open.pop()
-            self._keys.pop()
-
-    def _add_scalar(self, event: Any) -> None:
-        is_plain = bool(event.implicit[0])
-        if self._open and isinstance(self._open[-1], dict) and self._keys[-1] is None:
-            if event.value in self._open[-1]:
-                _refuse(f"it has a field twice in line {event.start_mark.line + 1}; leave one")
-            self._keys[-1] = event.value
-            return
-        if is_plain and event.value in _NULLS:
-            self._add(None)
-        elif is_plain and event.value in _BOOLEANS:
-            self._add(_BOOLEANS[event.value])
-        else:
-            self._add(event.value)
-
-    def _start(self, collection: dict[str, Any] | list[Any]) -> None:
-        self._add(collection)
-        self._open.append(collection)
-        self._keys.append(None)
-
-    def _add(self, value: Any) -> None:
-        if not self._open:
-            self.root = value
-            return
-        into = self._open[-1]
-        if isinstance(into, list):
-            into.append(value)
-            return
-        key = self._keys[-1]
-        if key is None:
-            _refuse("it has a map or a list as the name of a field")
-        into[key] = value
-        self._keys[-1] = None
+def _build(event: Any, events: Iterator[Any]) -> Any:
+    """The value that begins with an event; its content follows."""
+    inside = takewhile(lambda one: not isinstance(one, yaml.CollectionEndEvent), events)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return [_build(one, events) for one in inside]
+    if isinstance(event, yaml.MappingStartEvent):
+        found: dict[str, Any] = {}
+        for key in inside:
+            if isinstance(key, yaml.CollectionStartEvent):
+                _refuse("it has a map or a list as the name of a field")
+            if key.value in found:
+                _refuse(f"it has a field twice in line {key.start_mark.line + 1}; leave one")
+            found[key.value] = _build(next(events), events)
+        return found
+    is_plain = event.implicit[0]
+    if is_plain and event.value in _NULLS:
+        return None
+    return _BOOLEANS.get(event.value, event.value) if is_plain else event.value
 
 
 def _refuse(message: str) -> NoReturn:

@@ -155,7 +155,7 @@ label.
 LABEL_JOB_KIND: Final = "operator.werf.dev/job"
 """On a Job: ``deploy``, ``plan`` or ``uninstall``."""
 LABEL_SEALED_FOR: Final = "operator.werf.dev/sealed-for"
-"""On a Secret of ours: the Job that it is for; see bundles.jobs.seal."""
+"""On a Secret of ours: the Job that it is for; see bundles.engine.sealed."""
 LABEL_SEAL: Final = "operator.werf.dev/seal"
 """On such a Secret: ``values`` or ``operations``."""
 ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"

@@ -70,6 +70,8 @@ from copyrator.api.text import (
     truncate,
 )
 
+# JSON from outside -------------------------------------------------------------------------------
+
 OBJECT_CONTAINERS: Final = 100_000
 """Maps and lists of one object that are decoded, which takes some 30 ms. Of an object with more,
 the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
@@ -292,6 +294,8 @@ class Fields:
         return found
 
 
+# Specs -------------------------------------------------------------------------------------------
+
 F = TypeVar("F", bound="Form")
 
 Read = Callable[..., Any]
@@ -411,7 +415,6 @@ def text(
     least: int = 1,
     pattern: str = "",
     rules: tuple[Rule, ...] = (),
-    required: str = "is required",
 ) -> Takes:
     """A string of so many characters, that passes ``check``.
 
@@ -426,7 +429,7 @@ def text(
         schema["pattern"] = f"^{pattern}$"
     if rules:
         schema["x-kubernetes-validations"] = validations(rules)
-    return Takes(schema, check=check, required=required)
+    return Takes(schema, check=check)
 
 
 def number(least: int, most: int | None = None, *, bits: int = 32) -> Takes:
@@ -811,6 +814,8 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     return patch
 
 
+# Statuses ----------------------------------------------------------------------------------------
+
 M = TypeVar("M", bound="StatusMap")
 Time = Annotated[str, TIME]
 Int32 = Annotated[int, Takes({"type": "integer", "format": "int32"})]
@@ -907,9 +912,7 @@ class Record(StatusMap, frozen=True, kw_only=True, gc=False):
     def parse(cls: type[R], raw: Any, texts: _Texts | None = None) -> R:
         """Read a map; anything else is read as an empty one.
 
-        Args:
-            raw: the map, of JSON.
-            texts: those that are shared by equal ones in the map; others are added.
+        Equal ones in it share the ``texts``; others are added.
         """
         found = cls.read(raw, {} if texts is None else texts)
         return cls() if found is None else found

@@ -236,6 +236,8 @@ def _parse_consent(text: str) -> Consent:
     return Consent(frozenset(parts - wild), Globs(tuple(wild)))
 
 
+# Label selectors ---------------------------------------------------------------------------------
+
 MAX_REQUIREMENTS: Final = 64
 """Labels and expressions of one selector: matched for each namespace and each source."""
 

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+# Times and durations -----------------------------------------------------------------------------
+
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"([0-9]+(?:[.][0-9]+)?)(ms|[hms])")
 _WHOLE = re.compile(r"(?:[0-9]+(?:[.][0-9]+)?(?:ms|[hms]))+")
@@ -98,6 +100,8 @@ def parse_retry_after(value: object, headers: Mapping[str, str]) -> float | None
             return None
     return None if math.isnan(seconds) else seconds
 
+
+# Messages ----------------------------------------------------------------------------------------
 
 NAMED: Final = 2
 """Members that `some` names."""
@@ -209,6 +213,8 @@ def short_digest(value: object) -> str:
     text = str(value or "")
     return text.removeprefix("sha256:")[:12] or "-"
 
+
+# Names, labels and keys --------------------------------------------------------------------------
 
 Check = Callable[[str], str | None]
 """Takes a value, returns its fault and the remedy, or None."""

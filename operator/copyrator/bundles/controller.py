@@ -21,26 +21,23 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.attempt import AttemptRunner
 from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
+from copyrator.bundles.engine.choose import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
 from copyrator.bundles.engine.deploy import Deployer
-from copyrator.bundles.engine.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.engine.gate import Gates
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
-from copyrator.bundles.engine.polling import PollStates, VersionResolver
-from copyrator.bundles.engine.pushes import bring_forward
 from copyrator.bundles.engine.reconciler import BundleReconciler
 from copyrator.bundles.engine.references import ReferenceReader, ReferenceWatcher
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.schedule import Clock, Schedule
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.engine.uninstall import Uninstaller
+from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor
@@ -50,7 +47,8 @@ from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder
-    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.reflector import WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.notifications import Push
@@ -196,20 +194,20 @@ class BundleController:
             tuple(one.FEATURE(context) for one in load("feature")), memories
         )
         context.gates = gates or features.gates
+        bundles.on_change = features.changed
         self._jobs = jobs = JobClient(context)
         self._references = references = ReferenceReader(
             context, features.target, features.credential
         )
-        specs = EffectiveSpecs(context)
-        self._patches = patches = BundlePatcher(context, features)
-        writer = StatusWriter(context, patches, specs, features)
+        patches = BundlePatcher(context)
+        writer = StatusWriter(context, patches, features)
         self._judging = judging = isolated()
         self._polls = polls = RegistryPoller(context, self._answered)
         self._poll_states = poll_states = PollStates(context)
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
-        seals = SealStore(context, references)
+        seals = SealStore(context)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
         features.connect(Parts(*shared, polls, poll_states))
@@ -226,7 +224,6 @@ class BundleController:
         accounts = ServiceAccountChecker(context, poll_states)
         self._reconciler = BundleReconciler(
             context=context,
-            specs=specs,
             patches=patches,
             writer=writer,
             jobs=jobs,
@@ -239,7 +236,6 @@ class BundleController:
             deployer=Deployer(
                 context,
                 patches,
-                poll_states=poll_states,
                 resolver=resolver,
                 accounts=accounts,
                 attempts=attempts,
@@ -248,7 +244,6 @@ class BundleController:
             attempts=attempts,
             uninstaller=Uninstaller(
                 context,
-                specs,
                 jobs,
                 patches,
                 attempts.ownership,
@@ -297,7 +292,6 @@ class BundleController:
             return
         if before is None or before.generation != entry.generation:
             self._poll_states.edited(entry.key)
-        self._patches.requeue_others(before, None if deleted else entry)
         schedule.changed(entry.key, Change.EDITED if before else Change.CREATED)
 
     def publish(self) -> None:

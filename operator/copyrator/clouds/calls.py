@@ -91,7 +91,6 @@ class Issue(Protocol):
         self, calls: Calls, registry: CloudRegistry, account: Account | None, *, writes: bool
     ) -> Issued:
         """``writes``: it is for a push."""
-        ...
 
 
 class Calls:

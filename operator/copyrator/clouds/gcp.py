@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_network
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
@@ -304,24 +305,13 @@ def _federated_token(
         audience=federation.target,
         subject_token_type="urn:ietf:params:oauth:token-type:jwt",  # noqa: S106 - a kind of token
         token_url=_TOKEN_URL,
-        subject_token_supplier=_SubjectToken(subject),
+        subject_token_supplier=SimpleNamespace(get_subject_token=lambda *_: subject),
         service_account_impersonation_url=_IMPERSONATION_URL % email if email else None,
         scopes=scopes,
         universe_domain="googleapis.com",
     )
     credentials.refresh(send)
     return credentials
-
-
-class _SubjectToken:
-    """google-auth's ``SubjectTokenSupplier``, with a token that is there."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def get_subject_token(self, *_: object) -> str:
-        """The token."""
-        return self._token
 
 
 def _explain(

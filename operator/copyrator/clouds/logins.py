@@ -99,14 +99,8 @@ class _SharedLogin:
 class SharedLogins:
     """All logins of one process; an ``oci.auth.CloudLogins``.
 
-    Args:
-        transport: requests to registries.
-        client: reads service accounts and asks for their tokens; None: there are none, and all
-            identities are those of this process.
-        metrics: counts what was issued.
-        clock: the time.
-        monotonic: seconds.
-        issues: what asks each cloud, if not the clouds' own modules.
+    ``client`` reads service accounts and asks for their tokens; None: there are none, and all
+    identities are those of this process. ``issues`` ask the clouds in place of their own modules.
     """
 
     def __init__(

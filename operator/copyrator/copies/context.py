@@ -17,15 +17,14 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.rule_spec import DeletionPolicy
-from copyrator.api.rule_status import CopyCounts, Failure
+from copyrator.api.rule_status import NO_COPIES, CopyCounts, Failure
 from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState
 from copyrator.copies.rules.trace import Burst, list_names
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.sources.bindings import BindingIndex, CopyRequest, SourceBinding
-from copyrator.copies.sources.named import NamedSources
-from copyrator.copies.sources.shares import SourceShares
+from copyrator.copies.sources.records import SourceShares
 from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker
 from copyrator.copies.targets.namespaces import Namespaces
 from copyrator.copies.targets.planning import (
@@ -268,9 +267,6 @@ class KindView:
         return self.registration.synced
 
 
-NOTHING = CopyCounts()
-
-
 class RuleMetrics:
     """Each rule's last reason and counts, so that a change updates the sums by the difference."""
 
@@ -278,7 +274,7 @@ class RuleMetrics:
         self._metrics = metrics
         self._known: dict[RuleKey, tuple[str, CopyCounts]] = {}
 
-    def note(self, key: RuleKey, reason: str, copies: CopyCounts = NOTHING) -> None:
+    def note(self, key: RuleKey, reason: str, copies: CopyCounts = NO_COPIES) -> None:
         """A rule was reconciled: the reason of its Ready condition, and its copies."""
         before = self._known.get(key)
         if before == (reason, copies):
@@ -330,7 +326,6 @@ class CopyContext:
     rule_metrics: RuleMetrics = field(init=False)
     reports: RuleReports = field(init=False)
     """What the next Events say of rules."""
-    named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
     """Changes of namespaces and sources that aren't processed yet."""
@@ -350,20 +345,20 @@ class CopyContext:
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
     def __post_init__(self) -> None:
-        self.shares = SourceShares(self.requeue_rule)
+        self.shares = SourceShares(self.queue.add)
         self.drift = CopyDriftTracker(self.monotonic, self.timing)
         self.fights = FightTracker(self.monotonic, self.timing)
         informers = self.informers if self.watches_unmanaged else None
         self.unmanaged = UnmanagedObjects(
             informers, self.queue.add_after, self.monotonic, self.timing
         )
-        self.named_sources = NamedSources(self.client, self.informers)
         self.rule_metrics = RuleMetrics(self.metrics)
-        self.reports = RuleReports(self.recorder, self._uid_of, self.monotonic)
 
-    def _uid_of(self, namespace: str) -> str:
-        known = self.namespaces.get(namespace)
-        return known.uid if known else ""
+        def uid_of(namespace: str) -> str:
+            known = self.namespaces.get(namespace)
+            return known.uid if known else ""
+
+        self.reports = RuleReports(self.recorder, uid_of, self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:
@@ -460,7 +455,7 @@ class CopyContext:
         if compiled is None or self.copies_requested(compiled) <= compiled.spec.limit:
             return True
         state.pause()
-        self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
+        self.queue.add(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
     def state_of(self, owner: str) -> RuleState | None:
@@ -479,10 +474,6 @@ class CopyContext:
             priority = Priority.STATUS if state.report_by > due + settling else Priority.NORMAL
             self.queue.add_after(state.key, due - now, priority)
 
-    def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
-        """Reconcile a rule again now."""
-        self.queue.add(key, priority)
-
     def requeue_all_rules(self) -> None:
         """Reconcile every rule again now."""
         for rule in self.rules:
@@ -496,4 +487,4 @@ class CopyContext:
 
     def count_owned(self, owner: str) -> int:
         """How many copies a rule has, of every kind."""
-        return sum(view.copies.count(owner) for view in self.kinds.values())
+        return sum(len(view.copies.owned_by(owner)) for view in self.kinds.values())

@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from copyrator.api.keys import CopyKey, ObjectName, RuleKey
 from copyrator.api.reasons.rules import FailureReason
@@ -21,7 +22,7 @@ from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.reconciler import RuleReconciler, watch_health
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.status import report_all_writes, report_finished_writes
-from copyrator.copies.rules.summarize import RuleSummary, summarize_target
+from copyrator.copies.rules.summarize import RuleSummary, TargetSummary
 from copyrator.copies.seal.hash_key import load_sealer
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.targets.kinds import Kinds
@@ -31,6 +32,10 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import Outcome, Priority
 
 log = logging.getLogger(__name__)
+
+
+_RELEVANT: Final = attrgetter("labels", "annotations", "terminating", "uid")
+"""Fields of a namespace on which any rule may depend."""
 
 
 class DueWork:
@@ -85,7 +90,7 @@ class DueWork:
                 context.keeps_limit(state)
                 context.touch(state.compiled.rule.owner)
                 if was and context.namespaces.get(name) is not None:
-                    context.requeue_rule(state.key)  # its copy there may be unwanted now
+                    context.queue.add(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:
                 state.trace.namespace_changed(name)
@@ -106,8 +111,7 @@ class DueWork:
     def _enqueue_if_due(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
         """Queue one copy if it is due; one that failed before is retried at once."""
         summary = RuleSummary()
-        alone = self._context.index.is_alone(binding)
-        summarize_target(self._context, summary, binding, namespace, alone=alone)
+        TargetSummary(self._context, summary, binding).add(namespace)
         for key in (*summary.due, *summary.retrying):
             self._context.queue.add(key, priority)
         for key in (*summary.unsealed, *summary.refused):
@@ -214,7 +218,7 @@ class CopyController:
         key = RuleKey(metadata["namespace"], metadata["name"])
         if deleted:
             self._context.rules.drop(key, metadata.get("uid"))
-            self._context.requeue_rule(key, Priority.URGENT)
+            self._context.queue.add(key, Priority.URGENT)
             return
         rule = Rule.from_body(body, served=is_served(key, self._context.settings))
         known = self._context.rules.get(key)
@@ -222,7 +226,7 @@ class CopyController:
             return
         if known is None or not known.is_equivalent_to(rule):
             # Urgent: this may supersede keys that are queued for its copies.
-            self._context.requeue_rule(key, Priority.URGENT)
+            self._context.queue.add(key, Priority.URGENT)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
         """Reconcile one key; the workers' handler for rule and copy keys."""
@@ -276,16 +280,18 @@ class CopyController:
             context.namespaces.drop(name.name)
         else:
             context.namespaces.put(new)
-        if old is None or new is None or _affects_rules(old, new):
+        affects = old is None or new is None or _RELEVANT(old) != _RELEVANT(new)
+        if affects:
             context.index.forget_namespace(name.name)
         if context.namespace_watch is not None and context.namespace_watch.reflector.lists:
-            more = new is not None and (old is None or _affects_rules(old, new))
             tenants = {
                 state.compiled.targets.tenant
                 for state in context.rule_states.values()
                 if state.compiled is not None
             }
-            context.changes.add_namespace(name.name, before, tenants, more=more)
+            context.changes.add_namespace(
+                name.name, before, tenants, more=affects and new is not None
+            )
 
     # --- watches ---------------------------------------------------------------------------------
 
@@ -320,15 +326,5 @@ class CopyController:
             health = watch_health(context, state)
             if state.watch_health != health and state.key in context.rule_states:
                 state.watch_health = health
-                context.requeue_rule(state.key, Priority.RESYNC)
+                context.queue.add(state.key, Priority.RESYNC)
             await pause()
-
-
-def _affects_rules(old: Namespace, new: Namespace) -> bool:
-    """Whether a namespace changed in a field on which any rule may depend."""
-    return (
-        old.labels != new.labels
-        or old.annotations != new.annotations
-        or old.terminating != new.terminating
-        or old.uid != new.uid
-    )

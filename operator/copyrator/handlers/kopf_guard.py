@@ -52,13 +52,14 @@ from copyrator.kube.errors import (
     Unreachable,
 )
 from copyrator.kube.resources import DELETED, Resource
-from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.kube.watch.informers import WatchStatus
 from copyrator.kube.watch.reflector import (
     DEFAULT_TIMING,
     Faults,
     OutOfOrderError,
     Timing,
     WatchHealth,
+    WatchSpec,
 )
 
 TEXT: Final = "text"

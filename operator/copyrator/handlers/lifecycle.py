@@ -48,7 +48,6 @@ class Lifecycle(Protocol):
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Register the handlers with kopf."""
-        ...
 
     async def start(self) -> None:
         """Return when kopf may open its watches.
@@ -56,31 +55,9 @@ class Lifecycle(Protocol):
         Raises:
             StartError: it never may.
         """
-        ...
 
     async def stop(self) -> None:
         """Finish or abort the reconciles in progress; a second call does nothing."""
-        ...
-
-
-def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
-    """Start `lifecycle` before kopf watches and stop it after kopf has stopped watching."""
-
-    @kopf.on.startup(registry=registry, id="start")
-    async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
-        configure(settings)
-        try:
-            await lifecycle.start()
-        except StartError as error:
-            # An exception would end kopf too, but after five seconds and with three tracebacks.
-            log.critical("%s", error)
-            await lifecycle.stop()
-            raise SystemExit(1) from None
-
-    @kopf.on.cleanup(registry=registry, id="stop")
-    async def stop(**_: Any) -> None:
-        await _end_watches()
-        await lifecycle.stop()
 
 
 async def _end_watches() -> None:
@@ -244,8 +221,27 @@ Registry = kopf.OperatorRegistry
 def register_handlers(
     registry: Registry, process: Lifecycle, guard: KopfGuard, *deduplicators: EventDeduplicator
 ) -> None:
-    """Register the handlers; each event of a deduplicator's resource is passed to it."""
-    register(registry, process)
+    """Register the handlers; each event of a deduplicator's resource is passed to it.
+
+    The process starts before kopf watches, and stops after kopf has stopped watching.
+    """
+
+    @kopf.on.startup(registry=registry, id="start")
+    async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
+        configure(settings)
+        try:
+            await process.start()
+        except StartError as error:
+            # An exception would end kopf too, but after five seconds and with three tracebacks.
+            log.critical("%s", error)
+            await process.stop()
+            raise SystemExit(1) from None
+
+    @kopf.on.cleanup(registry=registry, id="stop")
+    async def stop(**_: Any) -> None:
+        await _end_watches()
+        await process.stop()
+
     register_login(registry, guard)
     for deduplicator in deduplicators:
         _register_events(registry, deduplicator)

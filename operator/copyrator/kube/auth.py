@@ -135,7 +135,16 @@ async def _load_kubeconfig(found: _Kubeconfig, paths: str) -> Endpoint:
         static = found.user.text("token") or found.user.text("tokenFile")
         if any(plugins) and not static:  # as client-go: a token comes before them
             return await _plugin_endpoint(paths, endpoint, found.user)
-        return _complete(_with_static_user(endpoint, found.user))
+        user, secure = found.user, endpoint.host.startswith("https:")
+        return _complete(
+            replace(
+                endpoint,
+                authorization=_authorization(user),
+                cert_file=user.file("client-certificate") if secure else None,
+                key_file=user.file("client-key") if secure else None,
+                valid_for=REREAD_SECONDS if user.text("tokenFile") else None,
+            )
+        )
     except (OSError, ValueError) as error:  # also ssl.SSLError
         raise _unusable(paths, error) from error
 
@@ -310,23 +319,6 @@ def _cluster_endpoint(cluster: _Entry) -> Endpoint:
 
 
 _SCHEMES = ("http://", "https://")
-
-
-def _with_static_user(endpoint: Endpoint, user: _Entry) -> Endpoint:
-    """The endpoint with credentials that the kubeconfig has, or names files of.
-
-    Raises:
-        OSError: a file can't be read.
-        ValueError: a field or a file has an unusable value.
-    """
-    secure = endpoint.host.startswith("https:")
-    return replace(
-        endpoint,
-        authorization=_authorization(user),
-        cert_file=user.file("client-certificate") if secure else None,
-        key_file=user.file("client-key") if secure else None,
-        valid_for=REREAD_SECONDS if user.text("tokenFile") else None,
-    )
 
 
 def _authorization(user: _Entry) -> str | None:

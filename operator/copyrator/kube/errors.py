@@ -101,7 +101,11 @@ class Forbidden(ApiError, status=403):
     @property
     def refusal(self) -> Refusal | None:
         """The missing permission; None where it is no verb on a resource."""
-        return read_refusal(self.message, self.details)
+        found = _DENIED.search(self.message)
+        if found is None or NOT_HELD in self.message:
+            return None
+        permission = Permission(found["group"], found["resource"], found["verb"])
+        return Refusal(permission, found["namespace"] or "", str(self.details.get("name") or ""))
 
 
 class NamespaceTerminating(ApiError, status=403):
@@ -242,12 +246,3 @@ class Refusal:
             "namespace": self.namespace,
             "name": self.name,
         }
-
-
-def read_refusal(message: str, details: Mapping[str, Any]) -> Refusal | None:
-    """Parse a 403's message; None where it names no missing verb."""
-    found = _DENIED.search(message)
-    if found is None or NOT_HELD in message:
-        return None
-    permission = Permission(found["group"], found["resource"], found["verb"])
-    return Refusal(permission, found["namespace"] or "", str(details.get("name") or ""))

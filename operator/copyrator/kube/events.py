@@ -161,12 +161,8 @@ class EventRecorder:
     ) -> None:
         """Record an Event about an object. Never waits, never raises.
 
-        Args:
-            regarding: the object.
-            reason: the machine-readable reason.
-            message: human-readable; an equal one raises a count. Truncated at a word.
-            annotations: of the Event.
-            type_: "Normal" or "Warning"; None: by the reason.
+        An equal message raises a count; a long one is truncated at a word. Without a type it is
+        that of the reason.
         """
         type_ = type_ or event_type(reason)
         if len(message) > MESSAGE_LIMIT:

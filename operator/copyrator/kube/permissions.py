@@ -38,16 +38,11 @@ async def is_allowed(
     local: bool = False,
     timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
 ) -> bool:
-    """Whether a request is allowed.
+    """Whether a request with these resourceAttributes is allowed to a subject; None: the caller.
 
-    Args:
-        reviewer: sends the review.
-        attributes: its resourceAttributes: verb, group, resource, subresource, namespace, name.
-        subject: whose request it is; None: the caller's. Every user may review their own
-            (the ClusterRole system:basic-user), others' only with a permission.
-        local: review another user's request in the attributes' namespace, for which a permission in
-            that namespace is enough.
-        timeout: seconds; None: the client's.
+    Every user may review their own requests (the ClusterRole system:basic-user), others' only with
+    a permission. ``local``: another user's are reviewed in the attributes' namespace, for which a
+    permission in that namespace is enough.
 
     Raises:
         ApiError: the review failed.

@@ -183,7 +183,8 @@ class Discovery:
     async def _found_anew(self, kind: str, api_version: str | None = None) -> list[Resource]:
         """The kind by a discovery made now, or just before."""
         async with self._lock:
-            if self._may_discover():
+            at = self._discovered_at
+            if at is None or self._clock() - at >= self._patience:
                 await self.refresh()
         return self._lookup(kind, api_version)
 
@@ -218,9 +219,6 @@ class Discovery:
     def _lookup(self, kind: str, api_version: str | None = None) -> list[Resource]:
         found = self._by_kind.get(kind, [])
         return [res for res in found if api_version in (None, res.api_version)]
-
-    def _may_discover(self) -> bool:
-        return self._discovered_at is None or self._clock() - self._discovered_at >= self._patience
 
 
 def _of_group(found: Iterable[Resource], group: str) -> Resource | None:

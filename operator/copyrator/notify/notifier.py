@@ -24,12 +24,13 @@ from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.reasons.notices import NoticeEvent
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
-from copyrator.bundles.engine.words import load_words
+from copyrator.bundles.words import load_words
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, RULES, SECRETS
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.notify import marks as stored
 from copyrator.notify.config import (
     CONFIG_MAP,

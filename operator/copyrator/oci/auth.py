@@ -201,7 +201,6 @@ class CloudLogins(Protocol):
         Raises:
             RegistryError: there is none.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,6 +468,8 @@ def _read_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
         gap = _COMMA.match(header, at)
     return found
 
+
+# Tokens ------------------------------------------------------------------------------------------
 
 TOKEN_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of a token server's response."""

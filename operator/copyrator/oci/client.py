@@ -245,13 +245,8 @@ class RegistryClient:
     ) -> Response:
         """Let ``via`` write to a repository, and return what it returns.
 
-        It is called again with another Authorization header where the registry requires one.
-
-        Args:
-            repository: where to.
-            credential: for the header.
-            kind: of the request, ``push`` or ``delete``: tokens are for one.
-            via: sends the requests, and may raise a RegistryError.
+        It is called again with another Authorization header where the registry requires one, and
+        may raise a RegistryError. Tokens are for one kind of request, ``push`` or ``delete``.
 
         Raises:
             AuthenticationFailed: 401 or 403.

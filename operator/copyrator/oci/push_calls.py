@@ -145,13 +145,10 @@ class EditedIndex:
 def edit_index(
     body: bytes | None, added: dict[str, Any] | None, removed: str | None, most: int
 ) -> EditedIndex:
-    """Add an entry to an index and remove one; all else stays as it is.
+    """Add a descriptor to an index and remove that of a digest; all else stays as it is.
 
-    Args:
-        body: the index as a registry has it; None: there is none yet.
-        added: a descriptor.
-        removed: the digest of an entry.
-        most: bytes of the result.
+    ``body`` is the index as a registry has it, None where there is none yet. The result may have
+    ``most`` bytes.
     """
     index = _read_index(body)
     if index is None:

@@ -119,10 +119,7 @@ class StatementPusher:
     async def sign(self, key: PrivateKeyFile, statement: DeployedStatement, group: str) -> bytes:
         """The sigstore bundle of a statement; the same key and statement give the same bytes.
 
-        Args:
-            key: read in the child.
-            statement: what is signed.
-            group: whose turn it is (a namespace).
+        It is the turn of the ``group``, a namespace.
 
         Raises:
             TrustError: the key can't be used; the message names the file and the remedy.
@@ -146,15 +143,9 @@ class StatementPusher:
         """Push a bundle as a referrer of a manifest; again is no error and the same manifest.
 
         Where the registry has no list of referrers, the index of the tag ``sha256-HEX`` is written.
-
-        Args:
-            target: the repository; it has the manifest ``digest``.
-            digest: of the subject, ``sha256:<64 hex>``.
-            bundle: of ``sign``.
-            group: whose turn it is (a namespace).
-            replaces: ``Pushed.manifest`` of an older statement of the same source. It is deleted
-                when the new one is there, and only if it is one; that a registry refuses or fails
-                to is no error.
+        ``replaces`` is ``Pushed.manifest`` of an older statement of the same source. It is deleted
+        when the new one is there, and only if it is one; that a registry refuses or fails to is no
+        error. It is the turn of the ``group``, a namespace.
 
         Raises:
             TagNotFound: the repository has no manifest ``digest``.

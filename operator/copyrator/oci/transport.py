@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
@@ -58,6 +58,8 @@ from copyrator.workqueue.fairness import FairLimit, TimeSlice, tenant
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
+
+# Hosts -------------------------------------------------------------------------------------------
 
 REGISTRY_REQUESTS_PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
@@ -269,44 +271,35 @@ class Rate:
 DEFAULT_RATE: Final = Rate()
 
 
+@dataclass(slots=True, eq=False)
 class Host:
     """What is known of one host: limits, a pause, and whether it has metrics or a connection."""
 
-    __slots__ = (
-        "_due",
-        "_rate",
-        "blocked_by",
-        "blocked_until",
-        "has_series",
-        "is_named",
-        "kept_until",
-        "slots",
-        "users",
+    rate: Rate
+    slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
     )
-
-    def __init__(self, rate: Rate) -> None:
-        self.slots = asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
-        self.blocked_until = 0.0
-        self.blocked_by = 0
-        """The status that caused the pause: 429 or 503."""
-        self.users = 0
-        """Requests that wait or are in flight."""
-        self.has_series = False
-        """Whether it has a label value of its own in metrics."""
-        self.kept_until = 0.0
-        """When its last idle connection is closed."""
-        self.is_named = False
-        """Whether it was named by a Bundle when that was kept."""
-        self._rate = rate
-        self._due = 0.0
+    blocked_until: float = 0.0
+    blocked_by: int = 0
+    """The status that caused the pause: 429 or 503."""
+    users: int = 0
+    """Requests that wait or are in flight."""
+    has_series: bool = False
+    """Whether it has a label value of its own in metrics."""
+    kept_until: float = 0.0
+    """When its last idle connection is closed."""
+    is_named: bool = False
+    """Whether it was named by a Bundle when that was kept."""
+    due: float = 0.0
+    """Of the next request, at the steady rate."""
 
     async def turn(self) -> None:
         """Wait until the next request may be sent: a steady rate, after a burst."""
         now = time.monotonic()
-        rate = self._rate
-        self._due = max(self._due, now - rate.burst / rate.per_second) + 1 / rate.per_second
-        if self._due > now:
-            await asyncio.sleep(self._due - now)
+        rate = self.rate
+        self.due = max(self.due, now - rate.burst / rate.per_second) + 1 / rate.per_second
+        if self.due > now:
+            await asyncio.sleep(self.due - now)
 
     def is_used(self, now: float) -> bool:
         """Whether it has requests, metrics or a connection."""
@@ -314,8 +307,8 @@ class Host:
 
     def is_idle(self, now: float) -> bool:
         """Whether it isn't used, and has no pause and its full burst, so that it can be dropped."""
-        rate = self._rate
-        idle = self._due <= now - rate.burst / rate.per_second + 1 / rate.per_second
+        rate = self.rate
+        idle = self.due <= now - rate.burst / rate.per_second + 1 / rate.per_second
         return not self.is_used(now) and idle and self.blocked_until <= now
 
 
@@ -385,6 +378,8 @@ class HostCache:
             if not self._hosts:
                 return
 
+
+# Requests ----------------------------------------------------------------------------------------
 
 REGISTRY_REQUESTS: Final = 128
 """Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
@@ -493,7 +488,11 @@ def connection_error(error: Exception, where: str) -> RegistryError:
     """Convert a failure below HTTP; the message never includes a proxy's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return TLSFailed(_certificate_text(where, error.certificate_error))
+            why = getattr(error.certificate_error, "verify_message", "")
+            why = why or "certificate verify failed"
+            return TLSFailed(
+                f"{where}: its certificate isn't trusted ({why}); see caSecret and skipTLSVerify"
+            )
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return TLSFailed(
                 f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
@@ -525,12 +524,8 @@ def _is_cut_off(error: Exception) -> bool:
     return isinstance(error, cut) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _certificate_text(where: str, error: Exception) -> str:
-    text = getattr(error, "verify_message", "") or "certificate verify failed"
-    return f"{where}: its certificate isn't trusted ({text}); see caSecret and skipTLSVerify"
-
-
 MAX_REDIRECTS: Final = 3
+_CONNECT_SECONDS: Final = 10.0
 _USER_AGENT: Final = f"copyrator/{__version__}"
 _SAID_BYTES: Final = 16 * 1024
 """Of an error's body, which has the registry's own message, and ..."""
@@ -548,16 +543,17 @@ class RegistryTransport:
         *,
         metrics: Metrics,
         timeout: float = 30.0,
-        connect: float = 10.0,
         allowed: Sequence[Network] = (),
         rate: Rate = DEFAULT_RATE,
     ) -> None:
         self._metrics = metrics
         self._seconds = timeout
         self._timeout = aiohttp.ClientTimeout(
-            total=timeout, sock_connect=connect, sock_read=timeout / 2
+            total=timeout, sock_connect=_CONNECT_SECONDS, sock_read=timeout / 2
         )
-        self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
+        self._paced = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_SECONDS, sock_read=timeout / 2
+        )
         """The timeouts of requests with a sink; `_exchange` and `_body` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self.hosts = HostCache(metrics, rate)
@@ -646,11 +642,14 @@ class RegistryTransport:
             # An https proxy is verified as the registry is, also on the way to plain HTTP.
             plain = url.scheme == "http" and proxy is None and not request.trust.ca
             context = False if plain else await self._contexts.of(request.trust)
+            headers = dict(request.headers)
+            if not self.hosts.may_keep(where, named=request.named):
+                headers["Connection"] = "close"
             async with asyncio.timeout(self._seconds):
                 response = await self._open(proxied=proxy is not None).request(
                     request.method,
                     url,
-                    headers=self._headers(request, where),
+                    headers=headers,
                     data=request.form if request.data is None else request.data,
                     ssl=context,
                     proxy=proxy,
@@ -711,12 +710,6 @@ class RegistryTransport:
         except OSError:
             raise RegistryUnreachable(f"{_place(url)}: the name can't be resolved") from None
         return tuple(dict.fromkeys(one["host"] for one in found))
-
-    def _headers(self, request: Request, where: str) -> dict[str, str]:
-        headers = dict(request.headers)
-        if not self.hosts.may_keep(where, named=request.named):
-            headers["Connection"] = "close"
-        return headers
 
     def _open(self, *, proxied: bool) -> aiohttp.ClientSession:
         """The session; made on first use, because it belongs to the running loop.

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.sslproto
-import dataclasses
 import gc
 import itertools
 import logging
 import platform
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -47,7 +46,8 @@ from copyrator.kube.events import EventRecorder
 from copyrator.kube.leader import Elector, default_identity
 from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import BUNDLES, RULES, Discovery
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec, WatchStatus
+from copyrator.kube.watch.informers import InformerFactory, WatchStatus
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.metrics import Metrics
 from copyrator.notify.notifier import Notifier
 from copyrator.oci.client import RegistryClient
@@ -68,26 +68,84 @@ TENANTS_WORKERS: Final = 48
 """The same of all tenants together: 16 of the 64 workers are left to trusted rules."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """All parts that exist from start to stop. To be built in the running loop."""
+    """All parts that exist from start to stop. To be built in the running loop.
 
-    client: KubeClient
-    reviewer: KubeClient
-    """Sends access reviews of others, and requests of notifications: nothing waits for them."""
-    permissions: MissingPermissions
-    elector: Elector | None
-    """None without leader election."""
-    informers: InformerFactory
-    recorder: EventRecorder
-    oci: RegistryClient
-    bundles: BundleCache
-    queue: WorkQueue[Key]
-    scheduler: DueScheduler[Key]
-    limit: AdaptiveLimit
-    copying: CopyController
-    deploying: BundleController
-    notifier: Notifier
+    Nothing is started, and no request is sent yet.
+
+    Attributes:
+        reviewer: sends access reviews of others, and requests of notifications: nothing waits for
+            them.
+        elector: None without leader election.
+    """
+
+    def __init__(self, settings: Settings, connection: Connection, metrics: Metrics) -> None:
+        self.limit = AdaptiveLimit()
+        self.permissions = MissingPermissions()
+        elector = self.elector = _elector(settings, connection, metrics, self.permissions)
+        fence = (lambda: elector.leads) if elector else None
+        self.client = KubeClient(
+            connection,
+            limit=self.limit,
+            fence=fence,
+            metrics=metrics,
+            on_refused=self.permissions.refused,
+        )
+        self.reviewer = KubeClient(connection, fence=fence, metrics=metrics, alone=True)
+        self.informers = InformerFactory(self.client, settings.watch_namespaces, metrics=metrics)
+        self.recorder = EventRecorder(self.client, metrics=metrics, serves=settings.serves)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            group=self._tenant_of, each=TENANT_WORKERS, together=TENANTS_WORKERS
+        )
+        self.scheduler: DueScheduler[Key] = DueScheduler(self.queue.add, wall=time.time)
+        self.oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
+        self.oci.use_logins(lambda transport: SharedLogins(transport, self.client, metrics))
+        self.bundles, rules = BundleCache(), RuleCache()
+        self.copying = CopyController(
+            CopyContext(
+                client=self.client,
+                informers=self.informers,
+                discovery=Discovery(self.client),
+                rules=rules,
+                namespaces=Namespaces(),
+                queue=self.queue,
+                recorder=self.recorder,
+                settings=settings,
+                metrics=metrics,
+                clock=_now,
+            )
+        )
+        self.deploying = BundleController(
+            client=self.client,
+            informers=self.informers,
+            bundles=self.bundles,
+            queue=self.queue,
+            scheduler=self.scheduler,
+            recorder=self.recorder,
+            oci=self.oci,
+            hasher=self.copying.new_hash,
+            settings=settings,
+            metrics=metrics,
+            clock=_now,
+            proxies=_proxies(),
+            reviewer=self.reviewer,
+            namespaces=NAMESPACE_WATCH,
+            seen_time=_seen_time(elector),
+        )
+        self.notifier = Notifier(
+            client=self.reviewer,
+            informers=self.informers,
+            bundles=self.bundles,
+            rules=rules,
+            recorder=self.recorder,
+            metrics=metrics,
+            namespace=settings.namespace,
+            clock=_now,
+            leads=fence or (lambda: True),
+        )
+
+    def _tenant_of(self, key: Key) -> str | None:
+        return key.namespace if isinstance(key, BundleKey) else self.copying.tenant_of(key)
 
     def publish(self) -> None:
         """Update the gauges that are computed at a scrape."""
@@ -105,100 +163,6 @@ class Parts:
         await self.oci.close()
         await self.reviewer.close()
         await self.client.close()
-
-
-def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Parts:
-    """Build all parts; nothing is started and no request is sent yet."""
-    limit = AdaptiveLimit()
-    permissions = MissingPermissions()
-    elector = _elector(settings, connection, metrics, permissions)
-    fence = (lambda: elector.leads) if elector else None
-    client = KubeClient(
-        connection,
-        limit=limit,
-        fence=fence,
-        metrics=metrics,
-        on_refused=permissions.refused,
-    )
-    reviewer = KubeClient(connection, fence=fence, metrics=metrics, alone=True)
-    informers = InformerFactory(client, settings.watch_namespaces, metrics=metrics)
-    recorder = EventRecorder(client, metrics=metrics, serves=settings.serves)
-    tenants = _Tenants()
-    queue: WorkQueue[Key] = WorkQueue(group=tenants, each=TENANT_WORKERS, together=TENANTS_WORKERS)
-    scheduler: DueScheduler[Key] = DueScheduler(queue.add, wall=time.time)
-    oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
-    oci.use_logins(lambda transport: SharedLogins(transport, client, metrics))
-    bundles, rules = BundleCache(), RuleCache()
-    copying = CopyController(
-        CopyContext(
-            client=client,
-            informers=informers,
-            discovery=Discovery(client),
-            rules=rules,
-            namespaces=Namespaces(),
-            queue=queue,
-            recorder=recorder,
-            settings=settings,
-            metrics=metrics,
-            clock=_now,
-        )
-    )
-    tenants.copying = copying
-    deploying = BundleController(
-        client=client,
-        informers=informers,
-        bundles=bundles,
-        queue=queue,
-        scheduler=scheduler,
-        recorder=recorder,
-        oci=oci,
-        hasher=copying.new_hash,
-        settings=settings,
-        metrics=metrics,
-        clock=_now,
-        proxies=_proxies(),
-        reviewer=reviewer,
-        namespaces=NAMESPACE_WATCH,
-        seen_time=_seen_time(elector),
-    )
-    notifier = Notifier(
-        client=reviewer,
-        informers=informers,
-        bundles=bundles,
-        rules=rules,
-        recorder=recorder,
-        metrics=metrics,
-        namespace=settings.namespace,
-        clock=_now,
-        leads=fence or (lambda: True),
-    )
-    return Parts(
-        client=client,
-        reviewer=reviewer,
-        permissions=permissions,
-        elector=elector,
-        informers=informers,
-        recorder=recorder,
-        oci=oci,
-        bundles=bundles,
-        queue=queue,
-        scheduler=scheduler,
-        limit=limit,
-        copying=copying,
-        deploying=deploying,
-        notifier=notifier,
-    )
-
-
-class _Tenants:
-    """Returns a key's tenant to the queue."""
-
-    copying: CopyController
-
-    def __call__(self, key: Key) -> str | None:
-        if isinstance(key, BundleKey):
-            return key.namespace
-        return self.copying.tenant_of(key)
 
 
 def _proxies() -> dict[str, str]:
@@ -262,32 +226,30 @@ LONG_COLLECTION: Final = 0.01
 """Seconds of processor time; a full collection visits some 50,000 objects in it."""
 
 
-class FreezeSurvivors:
-    """Excludes what a full collection has left over from later ones, if it took long.
+@contextmanager
+def freeze_survivors() -> Iterator[None]:
+    """Exclude inside what a full collection has left over from later ones, if it took long.
 
     With 10,000 rules a full collection took 0.2 to 0.5 s, during which nothing else ran. What is
     excluded is freed as usual, unless it becomes a part of a cycle that nothing else refers to: so
     what lives long has no cycles.
     """
+    begun = 0.0
 
-    def __init__(self) -> None:
-        self._begun = 0.0
-
-    def _collected(self, phase: str, info: Mapping[str, int]) -> None:
+    def collected(phase: str, info: Mapping[str, int]) -> None:
+        nonlocal begun
         if info["generation"] != 2:
             return
         if phase == "start":
-            self._begun = time.thread_time()
-        elif time.thread_time() - self._begun > LONG_COLLECTION:
+            begun = time.thread_time()
+        elif time.thread_time() - begun > LONG_COLLECTION:
             gc.freeze()
 
-    def install(self) -> None:
-        """Begin."""
-        gc.callbacks.append(self._collected)
-
-    def uninstall(self) -> None:
-        """End."""
-        gc.callbacks.remove(self._collected)
+    gc.callbacks.append(collected)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(collected)
 
 
 def reduce_memory() -> None:
@@ -297,7 +259,7 @@ def reduce_memory() -> None:
     requests or many watches open. Its size is not a public setting: a test checks the effect.
 
     Objects that live as long as the process are excluded from garbage collection: the modules
-    alone are a quarter of a million. A full collection visits all others (FreezeSurvivors).
+    alone are a quarter of a million. A full collection visits all others (freeze_survivors).
     """
     asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER
     gc.unfreeze()
@@ -372,10 +334,8 @@ class App:
     async def _prepare(self) -> tuple[Parts, watchdog.Background]:
         """Start the watches; nothing is written yet."""
         reduce_memory()
-        freezing = FreezeSurvivors()
-        self._stack.callback(freezing.uninstall)
-        freezing.install()
-        parts = self._parts = compose(self.settings, self.connection, self.metrics)
+        self._stack.enter_context(freeze_survivors())
+        parts = self._parts = Parts(self.settings, self.connection, self.metrics)
         meter = StallMeter(self.metrics.event_loop_stall_seconds.observe, in_work=logs.in_work)
         self._stack.callback(meter.uninstall)
         meter.install()

@@ -20,7 +20,8 @@ from copyrator.api.keys import Key
 from copyrator.api.text import count
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import ApiError, NotFound
-from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.kube.watch.informers import WatchStatus
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)

@@ -100,12 +100,10 @@ class _Predicate(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 def judge(digest: str, found: FoundAttestations, trusted: Sequence[CosignKeys]) -> DeployedEvidence:
-    """The statements about a digest that its attestations prove.
+    """The statements about a digest that its attestations prove; others are counted.
 
-    Args:
-        digest: ``sha256:<64 hex>``.
-        found: all its attestations; those of another predicate type are counted.
-        trusted: the keys of each environment, which is the entry's name; no key is in two of them.
+    ``trusted`` are the keys of each environment, which is the entry's name; no key is in two of
+    them.
     """
     statements: list[DeployedStatement] = []
     refused: dict[str, str] = {}
@@ -299,12 +297,7 @@ _ENCRYPTED: Final = b"ENCRYPTED PRIVATE KEY"
 
 
 def read_private_key(name: str, content: bytes, password: bytes | None = None) -> SigningKey:
-    """Read the one key of a file.
-
-    Args:
-        name: the file's, for messages.
-        content: PEM.
-        password: of an encrypted key; None: there is none.
+    """Read the one key of a file in PEM; the password is that of an encrypted key.
 
     Raises:
         TrustError: it can't be used; the message has the remedy, and nothing of the file.

@@ -93,11 +93,6 @@ def check_strength(certificate: x509.Certificate, name: str) -> None:
         raise InvalidSignatureError(f"{name} is not signed with SHA-256, SHA-384 or SHA-512")
 
 
-def is_self_signed(certificate: x509.Certificate) -> bool:
-    """Whether its own key signed it, and it names itself as its issuer."""
-    return is_issued_by(certificate, certificate)
-
-
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Whether the issuer's key signed it, and it names the issuer."""
     try:
@@ -153,12 +148,8 @@ def verify_chain(
 ) -> None:
     """Check an ordered chain whose last certificate is one of the roots, all valid at that time.
 
-    Args:
-        chain: the signer's certificate, the CAs above it, the root; or a self-signed one alone. At
-            least one, at most ``SIGNATURE_CHAIN``.
-        roots: from load_roots.
-        purpose: determines the requirements for the signer's certificate.
-        moment: with a time zone.
+    It has the signer's certificate, the CAs above it and the root, or a self-signed one alone: at
+    least one, at most ``SIGNATURE_CHAIN``.
 
     Raises:
         Invalid: the chain isn't valid, or a certificate doesn't meet the requirements.

@@ -61,8 +61,9 @@ def verify(
     text = signature.annotations.get(SIGNATURE)
     if text is None:
         raise InvalidSignatureError(f"the layer has no annotation {SIGNATURE}")
-    keys.signer(entry.keys, signature.once(_read_signature, text), signature.blob)
-    payload = signature.once(_read_payload, signature.blob)
+    read = signature.once(decode_base64, f"the annotation {SIGNATURE}", text)
+    keys.signer(entry.keys, read, signature.blob)
+    payload = signature.once(decode, "the payload", signature.blob, _Payload)
     if payload.critical.type != TYPE:
         raise InvalidSignatureError(f"the payload's critical.type is not {TYPE!r}")
     claimed = payload.critical.image.docker_manifest_digest
@@ -70,14 +71,6 @@ def verify(
         raise InvalidSignatureError(f"the signature is for another digest: {claimed}")
     certificate = signature.annotations.get(CERTIFICATE)
     return None if not certificate else _end_of(certificate, now)
-
-
-def _read_signature(text: str) -> bytes:
-    return decode_base64(f"the annotation {SIGNATURE}", text)
-
-
-def _read_payload(blob: bytes) -> _Payload:
-    return decode("the payload", blob, _Payload)
 
 
 def _end_of(pem: str, now: datetime) -> datetime:

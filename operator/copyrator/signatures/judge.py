@@ -52,14 +52,9 @@ _CERTIFICATE_CHECKS = 4
 
 
 def judge(found: Found, requirements: Sequence[SignatureRequirement], now: datetime) -> Judgement:
-    """Judge an artifact by its signatures.
+    """Judge an artifact by its signatures in the registry; all requirements have to hold.
 
     A requirement holds if one of its entries accepts a signature; one without entries never does.
-
-    Args:
-        found: The signatures in the registry.
-        requirements: All of them have to hold.
-        now: With a time zone.
     """
     work = _Work()
     holds: list[Holds] = []

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from copyrator.api.text import parse_time
 from copyrator.signatures.certificates import SIGNATURE_CHAIN, UNREADABLE
 from copyrator.signatures.model import SIGNATURE_BYTES, Artifact, InvalidSignatureError
+from copyrator.signatures.strict_json import read_members
 
 MEDIA_TYPE: Final = "application/jose+json"
 PAYLOAD_TYPE: Final = "application/vnd.cncf.notary.payload.v1+json"
@@ -274,15 +275,10 @@ def _read_certificate(text: str) -> x509.Certificate:
 def _decode(text: bytes, kind: type[_T], fault: str) -> _T:
     """Decode JSON; a member twice, in any case, is refused: notation would read the last one."""
     try:
-        json.loads(text, object_pairs_hook=_refuse_twice)
+        json.loads(text, object_pairs_hook=read_members)
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise InvalidSignatureError(fault) from None
-
-
-def _refuse_twice(members: list[tuple[str, object]]) -> None:
-    if len({name.casefold() for name, _ in members}) < len(members):
-        raise ValueError("a member is there twice")
 
 
 def _decode_base64(text: str, name: str, *, url: bool) -> bytes:

@@ -43,13 +43,10 @@ _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
 
 
 def read_keys(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Read public keys in PEM (``PUBLIC KEY``, a SubjectPublicKeyInfo).
+    """Read public keys in PEM (``PUBLIC KEY``, a SubjectPublicKeyInfo) of files by their names.
 
-    Args:
-        files: Contents by file name. A file may have several keys, and lines that begin with ``#``.
-
-    Returns:
-        One PEM block each, by the file's name: ``cosign.pub``, further ones ``cosign.pub#2``.
+    A file may have several keys, and lines that begin with ``#``. Return one PEM block each, by the
+    file's name: ``cosign.pub``, further ones ``cosign.pub#2``.
 
     Raises:
         TrustError: there is no key, or something else; the message quotes nothing of a file.
@@ -94,15 +91,7 @@ def identify_all(requirements: Iterable[SignatureRequirement]) -> Iterator[tuple
 
 
 def signer(keys: Mapping[str, bytes], signature: bytes, message: bytes) -> str:
-    """Find the key that made a signature.
-
-    Args:
-        keys: As ``read_keys`` returns them.
-        signature: ASN.1 DER for ECDSA.
-        message: The signed bytes.
-
-    Returns:
-        The key's name.
+    """The name of the key, of ``read_keys``, that made a signature: ASN.1 DER for ECDSA.
 
     Raises:
         Invalid: none of them made it.

@@ -38,7 +38,7 @@ from copyrator.signatures.certificates import (
     check_strength,
     describe,
     is_ca,
-    is_self_signed,
+    is_issued_by,
     order_chain,
     verify_chain,
 )
@@ -173,29 +173,22 @@ def _quote(text: str) -> str:
 _PEM_LABEL: Final = re.compile(rb"-----BEGIN ([^\n-]{1,60})-----")
 
 
-def read_roots(file_name: str, pem: bytes) -> None:
-    """Check a file of roots: of signers, of signing authorities or of time stamp authorities.
+@lru_cache(maxsize=32)
+def load_roots(file_name: str, pem: bytes) -> tuple[x509.Certificate, ...]:
+    """The self-signed certificates of a file; CAs below them are left out.
+
+    The roots are those of signers, of signing authorities or of time stamp authorities.
 
     Raises:
         TrustError: it is empty or too large, has something other than certificates in PEM (as a
             private key), a weak key or hash, a certificate that is neither a CA nor self-signed, or
             no root.
     """
-    load_roots(file_name, pem)
-
-
-@lru_cache(maxsize=32)
-def load_roots(file_name: str, pem: bytes) -> tuple[x509.Certificate, ...]:
-    """The self-signed certificates of a file; CAs below them are left out.
-
-    Raises:
-        TrustError: as read_roots.
-    """
     roots = []
     for number, certificate in enumerate(_load_pem(file_name, pem), 1):
         try:
             check_strength(certificate, f"certificate {number}")
-            is_root = is_self_signed(certificate)
+            is_root = is_issued_by(certificate, certificate)
             is_usable = is_root or is_ca(certificate)
         except InvalidSignatureError as fault:
             raise TrustError(f"{file_name}: {fault}; use another CA") from None
@@ -235,21 +228,13 @@ def _load_pem(file_name: str, pem: bytes) -> list[x509.Certificate]:
     return certificates
 
 
-__all__ = ["read_roots", "read_subjects", "verify"]
-
 _COMMON_FAULT: Final = "the trust of this entry can't be used"
 
 
 def verify(
     artifact: Artifact, signature: Signature, entry: NotationTrust, now: datetime
 ) -> datetime | None:
-    """Judge one envelope for one entry.
-
-    Args:
-        artifact: what has to be signed.
-        signature: of the format NOTATION; hostile.
-        entry: whose files and subjects read_roots and read_subjects have accepted.
-        now: with a time zone.
+    """Judge one envelope for one entry, whose files and subjects were accepted.
 
     Returns:
         The end of the verdict: the envelope's expiry, and unless a time stamp proves an earlier
@@ -356,12 +341,7 @@ def read_time_stamp(
     ``rfc3161_client`` checks the token's own signature, ``certificates`` the certificates of the
     time stamp authority. Neither reads the token's reference to its certificate (ESSCertIDv2, RFC
     5816): the certificate is found by issuer and serial number, and has to have the key that
-    signed.
-
-    Args:
-        token: a TimeStampToken.
-        message: the stamped bytes: those of a signature.
-        roots: the roots of time stamp authorities, from load_roots.
+    signed. The message is the stamped bytes: those of a signature.
 
     Raises:
         Invalid: the token can't be read, is for another message, or isn't by one of them.

@@ -36,7 +36,7 @@ def decode(what: str, raw: bytes, kind: type[T], *, integers: bool = False) -> T
     try:
         document = json.loads(
             raw.decode("utf-8"),
-            object_pairs_hook=_members,
+            object_pairs_hook=read_members,
             parse_constant=_refuse_constant,
             parse_float=_refuse_constant if integers else _number,
             parse_int=_integer if integers else _number,
@@ -67,11 +67,16 @@ def decode_base64(what: str, text: str) -> bytes:
     return decoded
 
 
-class _AmbiguousError(Exception):
+class _AmbiguousError(ValueError):
     """A member that occurs twice; the text is its name."""
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def read_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a map for ``json.loads``.
+
+    Raises:
+        ValueError: a member occurs twice, in any case.
+    """
     seen: set[str] = set()
     for name, _ in pairs:
         folded = name.casefold()

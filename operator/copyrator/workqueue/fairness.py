@@ -4,7 +4,7 @@ Work is done for a tenant, which is a namespace, or for none: the operator itsel
 its own namespace, which are trusted. Those never wait for tenants.
 
 Turns are taken by `RoundRobin` alone: in the queue of keys, `FairLimit` and `FairQueue`. Other
-ideas are elsewhere: a share that is offered to a rule (copies.sources.shares), and a slot for the
+ideas are elsewhere: a share that is offered to a rule (copies.sources.records), and a slot for the
 namespace that has the fewest (bundles.features.approval.queue).
 """
 
@@ -208,12 +208,10 @@ class Waiters:
         return turn
 
     async def wait(self, turn: asyncio.Future[None], on_lost: Callable[[], object]) -> None:
-        """Wait until `call` wakes this task.
+        """Wait until `call` wakes this task, by the future that `join` returned.
 
-        Args:
-            turn: the future that `join` returned.
-            on_lost: called if the task was woken, but is cancelled before it runs: it must give
-                what it was woken for, such as a free slot, to another task.
+        If the task was woken, but is cancelled before it runs, `on_lost` must give what it was
+        woken for, such as a free slot, to another task.
         """
         try:
             await turn

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from copyrator.workqueue.fairness import FairLimit
 
@@ -77,13 +77,9 @@ class Isolated:
     async def call(
         self, function: Callable[P, T], group: str, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a function of one of our modules in the child.
+        """Run a module's own function in the child; arguments and result are pickled.
 
-        Args:
-            function: a module's own function; arguments and result are pickled.
-            group: the owner of the call (a namespace).
-            args: positional arguments.
-            kwargs: keyword arguments.
+        The group is the owner of the call, a namespace.
 
         Raises:
             IsolatedError: it took too long or too much memory, or raised.
@@ -176,14 +172,8 @@ class IsolatedPool:
     """Child processes, so that calls which take long delay others by seconds only.
 
     A further child works only where another one has been busy for `patience`: mostly there is one.
-    A call that takes `long` goes on, and another child takes its place.
-
-    Args:
-        make: makes a child.
-        size: the most calls at a time, without those that take long.
-        most: the most children.
-        patience: seconds.
-        long: seconds.
+    A call that takes `long` goes on, and another child takes its place. Both are in seconds. `size`
+    bounds the calls at a time without those that take long, `most` the children.
     """
 
     def __init__(
@@ -250,17 +240,13 @@ def serve() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # printed text must not get between the answers
     while header := requests.read(_HEADER.size):
-        answer = _answer(_read(requests, header), cpu_seconds)
+        (size,) = _HEADER.unpack(header)
+        answer = _answer(requests.read(size), cpu_seconds)
         try:
             answers.write(_HEADER.pack(len(answer)) + answer)
             answers.flush()
         except BrokenPipeError:
             os._exit(0)  # the parent is gone; an ordinary exit would flush again
-
-
-def _read(requests: BinaryIO, header: bytes) -> bytes:
-    (size,) = _HEADER.unpack(header)
-    return requests.read(size)
 
 
 def _answer(request: bytes, cpu_seconds: int) -> bytes:

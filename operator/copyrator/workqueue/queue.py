@@ -78,6 +78,8 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
+# The scheduler -----------------------------------------------------------------------------------
+
 GRAIN = 0.25
 """Seconds: dates are rounded up to multiples of it, so those of a second fire in four groups. A
 wake-up for each one costs as much processor time as the poll that is due."""
@@ -184,6 +186,8 @@ class DueScheduler(Generic[K]):
         self._serial = len(self._heap)
         heapq.heapify(self._heap)
 
+
+# The queue ---------------------------------------------------------------------------------------
 
 Ready = tuple[float, Priority, K, Group]
 """Ready since, priority, key, group."""
@@ -327,12 +331,12 @@ class WorkQueue(Generic[K]):
         heads = [*self._trusted.heads(), *self._tenants.heads()]
         return max((now - max(head[0], self._served_since) for head in heads), default=0.0)
 
-    def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
+    def longest_working(self) -> tuple[K, float] | None:
         """The key that has been in progress longest, and its seconds."""
         if not self._working:
             return None
         key = next(iter(self._working))  # dicts keep the order of insertion
-        return key, (self._clock() if now is None else now) - self._working[key][0]
+        return key, self._clock() - self._working[key][0]
 
     def tenant_of(self, key: K) -> Group:
         """The tenant of a key in progress."""
@@ -527,6 +531,8 @@ class WorkQueue(Generic[K]):
             self._timer = asyncio.get_running_loop().call_later(delay, self._getters.call)
 
 
+# The workers -------------------------------------------------------------------------------------
+
 Handler = Callable[[K], Awaitable[Outcome]]
 
 RESTART_SECONDS = 1.0
@@ -591,8 +597,7 @@ class Workers(Generic[K]):
     async def drain(self, deadline: float) -> bool:
         """Finish the reconciles in progress and start no new ones; abort after `deadline` seconds.
 
-        Returns:
-            True if all of them were finished.
+        Return whether all of them were finished.
         """
         self._queue.shutdown()
         if not self._tasks:

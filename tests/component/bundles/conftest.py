@@ -34,8 +34,8 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.reflector import Timing
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import Timing, WatchSpec
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done

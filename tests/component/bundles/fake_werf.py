@@ -11,10 +11,10 @@ from typing import Any
 
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
+from copyrator.bundles.features.approval.endings import STORED, StoredWord
 from copyrator.bundles.features.approval.operations import BEGIN, END, EXACT
 from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.approval.stored import STORED, StoredWord
-from copyrator.bundles.jobs.words import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

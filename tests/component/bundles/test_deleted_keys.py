@@ -14,7 +14,7 @@ from tests.component.bundles.approvals import ALWAYS, condition, idle, plan, wai
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import RUNNING, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.test_previews import ask, preview
+from tests.component.bundles.features.previews.test_previews import ask, preview
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.waiting import eventually
@@ -153,7 +153,7 @@ NEEDS = {
     State.not_accepted: ("consent", "health"),
     State.planning: ("approval",),
     State.awaiting_approval: ("approval",),
-    State.previewing: ("approval",),
+    State.previewing: ("previews",),
     State.checking: ("drift",),
 }
 

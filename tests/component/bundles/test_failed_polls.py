@@ -24,7 +24,7 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.engine.polling import PollMemory
+from copyrator.bundles.engine.choose import PollMemory
 from copyrator.bundles.engine.step import Change
 
 SHOP = BundleKey("team", "shop")
@@ -453,54 +453,6 @@ async def test_a_request_fails_at_once_and_is_handled_when_a_poll_succeeds(
     await next_poll(operator)
     await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
     await eventually(lambda: len(cluster.runs) == 2)
-
-
-@pytest.mark.needs("dependencies")
-async def test_dependants_see_it_at_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.put("front", "1.0.0", "one")
-    bundle()
-    bundle("front", repo="front", version="1.*", dependsOn=[{"name": "shop"}])
-    operator = await run()
-    await deployed(cluster, operator)
-    await eventually(lambda: cluster.reason("front") == "Deployed")
-    registry.fault, registry.fault_at = BAD_GATEWAY, "/app/"
-    while not failed(cluster):
-        await next_due(operator)
-    assert condition(cluster, "Ready") == DEPLOYED
-
-    registry.put("front", "1.1.0", "two")
-    annotations = {"operator.werf.dev/requestedAt": "now"}
-    cluster.change("bundles", "front", metadata={"annotations": annotations})
-
-    await eventually(lambda: cluster.status("front").get("gates"))
-    (gate,) = cluster.status("front")["gates"]
-    assert (gate["name"], gate["reason"]) == ("dependsOn", "DependencyNotReady")
-    registry.fault = None
-    await next_poll(operator)
-    await eventually(lambda: cluster.status("front")["deployed"]["version"] == "1.1.0")
-
-
-@pytest.mark.needs("windows")
-async def test_what_waits_or_is_suspended_goes_on_to_say_so(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(windows=[{"days": ["Mon"], "from": "00:00", "to": "00:01", "timeZone": "UTC"}])
-    operator = await run(ahead=until_a_tuesday())
-    await eventually(lambda: cluster.reason() == "OutsideWindow")
-    await settled(operator)
-
-    registry.fault = BAD_GATEWAY
-    await next_poll(operator)
-
-    assert failed(cluster) == 1
-    assert condition(cluster, "Ready") == ("Unknown", "OutsideWindow")
-
-
-def until_a_tuesday() -> timedelta:
-    now = datetime.now().astimezone()
-    return timedelta(days=(8 - now.isoweekday()) % 7 + 1)
 
 
 @pytest.mark.parametrize("what", ["InvalidSpec", "AutoupdateDisabled", "ValuesMissing"])

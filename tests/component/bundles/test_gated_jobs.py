@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from tests.component.bundles.approvals import (
-    ALWAYS,
-    annotate,
-    approve,
     condition,
     deployed,
-    refresh,
-    waits,
 )
-from tests.component.bundles.drifting import DETECT, Release
-from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.jobs.job import UNINSTALL_TIMEOUT
 
@@ -41,6 +32,7 @@ JOB = {
     "podAnnotations": {"vault.hashicorp.com/agent-inject": "true"},
 }
 LOGIN = {"auth": "creds"}
+KEYS = {"kind": "ConfigMap", "name": "keys"}
 
 
 def spec(**more: Any) -> dict[str, Any]:
@@ -82,77 +74,24 @@ async def uninstalled(cluster: BundleCluster) -> None:
     await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
 
 
-@pytest.mark.needs("approval")
-async def test_the_jobs_of_a_bundle_with_approval_get_nothing_that_acts_before_it(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    give_credentials(cluster)
-    bundle(approval=ALWAYS, **spec(**LOGIN))
-    await run()
-    waiting = await waits(cluster)
-    assert_restricted(cluster, "plan")
-    assert pods(cluster, "plan")[0]["spec"]["initContainers"]
-    approve(cluster, waiting)
-    await deployed(cluster)
-    cluster.ends = succeed
-    await uninstalled(cluster)
-    assert_restricted(cluster, "plan", "deploy", "uninstall")
-
-
-@pytest.mark.needs("approval")
-async def test_the_floor_of_the_operator_makes_a_bundle_gated(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(**spec())
-    await run(require_approval=(("*", "Always"),))
-    await waits(cluster)
-    assert_restricted(cluster, "plan")
-
-
-@pytest.mark.needs("drift")
-async def test_checks_for_drift_and_the_deploys_that_they_are_of(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    release = Release(cluster, werf)
-    bundle(drift=DETECT, **spec())
-    await run()
-    await release.in_sync()
-    assert_restricted(cluster, "drift", "deploy")
-
-
-@pytest.mark.needs("signatures")
-async def test_a_bundle_that_the_signature_policy_concerns(
-    cluster: BundleCluster, run: Run, bundle: Make, registry: FakeRegistry
-) -> None:
-    """Before and after: the policy may come when the Bundle is deployed already."""
-    bundle(**spec())
-    await run()
-    await deployed(cluster)
-    assert variables(pods(cluster, "deploy")[0]).items() >= ACTING.items()
-    entry = {
-        "repositories": [f"{registry.host}/*"],
-        "anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}],
-    }
-    data = {"policy.yaml": yaml.safe_dump({"entries": [entry]})}
-    cluster.write(
-        path_of("configmaps", "copyrator-signature-policy", "default"),
-        {
-            "metadata": {"name": "copyrator-signature-policy", "namespace": "default"},
-            "data": data,
-        },
-    )
-    await eventually(lambda: condition(cluster, "SettingsWithheld")[0] == "True")
-    await uninstalled(cluster)
-    assert_restricted(cluster, "uninstall")
-
-
 @pytest.mark.parametrize(
     "gate",
     [
-        {"verify": {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}},
-        {"promoteFrom": {"bundles": [{"name": "staging"}], "soak": "1h"}},
+        pytest.param(
+            {
+                "verify": {
+                    "anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]
+                }
+            },
+            marks=pytest.mark.needs("signatures"),
+            id="verify",
+        ),
+        pytest.param(
+            {"promoteFrom": {"bundles": [{"name": "staging"}], "soak": "1h"}},
+            marks=pytest.mark.needs("promotion"),
+            id="promoteFrom",
+        ),
     ],
-    ids=lambda gate: next(iter(gate)),
 )
 async def test_version_gates_withhold_settings_from_the_uninstall_as_well(
     cluster: BundleCluster, run: Run, bundle: Make, gate: dict[str, Any]
@@ -180,70 +119,3 @@ async def test_a_bundle_without_gates_keeps_all_that_it_sets(
         assert pod["metadata"]["labels"].items() >= JOB["podLabels"].items()
         assert pod["metadata"]["annotations"].items() >= JOB["podAnnotations"].items()
         assert "enableServiceLinks" not in pod["spec"]
-
-
-@pytest.mark.needs("approval")
-async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(**spec())
-    await run()
-    status = await deployed(cluster)
-    assert condition(cluster, "SettingsWithheld") == ("", "")
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    assert_restricted(cluster, "plan")
-    message = cluster.status()["preview"]["message"]
-    assert message.startswith("planned without spec.env[NOBODY_READS_IT], spec.env[PATH], ")
-    assert message.endswith(
-        "spec.job.podAnnotations[vault.hashicorp.com/agent-inject], which the deploy gets"
-    )
-    assert cluster.status()["deployed"] == status["deployed"]
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(**spec())
-    await run()
-    await deployed(cluster)
-    refresh(cluster)
-    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Planned")
-    assert_restricted(cluster, "plan")
-
-
-@pytest.mark.needs("approval")
-async def test_the_condition_names_what_is_withheld_until_it_is_removed(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, **spec())
-    await run()
-    await waits(cluster)
-    assert condition(cluster, "SettingsWithheld") == ("True", "NotKnownHarmless")
-    found = {one["type"]: one["message"] for one in cluster.status()["conditions"]}
-    for name in ACTING:
-        assert f"spec.env[{name}]" in found["SettingsWithheld"]
-    for name in HARMLESS:
-        assert name not in found["SettingsWithheld"]
-    for value in ACTING.values():
-        assert value not in found["SettingsWithheld"].replace("spec.env[", "")
-    cluster.change("bundles", "shop", spec={"env": dict.fromkeys(ACTING), "job": None})
-    await eventually(
-        lambda: "podLabels" not in str(cluster.status()["conditions"]),
-        "the pods' metadata are gone",
-    )
-
-
-@pytest.mark.needs("approval")
-async def test_the_operators_settings_let_metadata_of_pods_pass(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, job=JOB)
-    allowed = ("team", "inject=false", "sidecar.istio.io/inject=true")
-    await run(allowed_pod_metadata=allowed, job_pod_labels=(("sidecar.istio.io/inject", "no"),))
-    await waits(cluster)
-    (pod,) = pods(cluster, "plan")
-    labels = pod["metadata"]["labels"]
-    assert (labels["team"], labels["sidecar.istio.io/inject"]) == ("a", "true")
-    assert "inject" not in labels

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.component.bundles.fake_cluster import RUNNING, WAITING, BundleCluster, path_of, succeed
+from tests.component.bundles.fake_cluster import RUNNING, BundleCluster, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.freezing import freeze
 from tests.component.bundles.waiting import eventually
 
 from copyrator.api.text import format_time
@@ -181,27 +180,6 @@ async def test_a_job_that_may_not_be_changed_keeps_no_bundle_from_its_next_deplo
     await eventually(lambda: cluster.status().get("deployed"))
     cluster.change("bundles", "shop", spec={"releasesHistoryMax": 3})
     await eventually(lambda: len(cluster.runs) == 2, "another deploy", 20.0)
-
-
-@pytest.mark.needs("freeze")
-async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    bundle()
-    await run()
-    await eventually(lambda: cluster.runs)
-    (job,) = cluster.runs
-    inits = [{"name": "vault-agent-init", "state": RUNNING}]
-    statuses = [{"name": "werf", "state": WAITING}]
-    cluster.change(
-        "pods",
-        f"{job}-pod",
-        status={"initContainerStatuses": inits, "containerStatuses": statuses},
-    )
-    freeze(cluster)
-    await eventually(lambda: patches(cluster, job), cluster.message(), 30.0)
-    assert patches(cluster, job)[0]["spec"]["activeDeadlineSeconds"] == 1
 
 
 async def test_a_queued_job_that_is_resumed_is_deploying_as_before(

@@ -8,13 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, secrets, waits
-from tests.component.bundles.drifting import DETECT, Release
+from tests.component.bundles.approvals import ALWAYS, annotate, deployed, secrets
 from tests.component.bundles.fake_cluster import NOT_ALLOWED, BundleCluster, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually, given_up
-from tests.component.kube.fake_api import turns
 from tests.component.oci.fake_registry import FakeRegistry
 
 
@@ -110,47 +108,6 @@ async def test_a_deploy_gets_the_registrys_credential_alone_for_as_long_as_it_ru
 
     assert list(logins.by_kind) == ["deploy"]
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
-
-
-@pytest.mark.needs("approval")
-async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    give(cluster, several(registry))
-    logins = Logins(cluster, registry)
-    bundle(auth="creds", approval=ALWAYS)
-    await run()
-    waiting = await waits(cluster)
-    assert not [name for name in secrets(cluster) if name.endswith("-login")]
-    approve(cluster, waiting)
-    await deployed(cluster)
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await eventually(lambda: not [one for one in secrets(cluster) if one.endswith("-login")])
-    logins._ends = succeed
-    cluster.drop(path_of("bundles", "shop"))
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-
-    assert {kind: len(names) for kind, names in logins.by_kind.items()} == {
-        "plan": 2,
-        "deploy": 1,
-        "uninstall": 1,
-    }
-
-
-@pytest.mark.needs("drift")
-async def test_checks_for_drift_have_no_other_credential(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    release = Release(cluster, werf)
-    give(cluster, several(registry))
-    logins = Logins(cluster, registry)
-    bundle(auth="creds", drift=DETECT)
-    await run()
-    await release.in_sync()
-
-    assert set(logins.by_kind) == {"deploy", "drift"}
-    await eventually(lambda: not [one for one in secrets(cluster) if one.endswith("-login")])
 
 
 async def test_a_secret_with_that_credential_alone_is_mounted_without_another_request(
@@ -353,31 +310,14 @@ async def test_its_secret_is_deleted_however_often_that_fails_and_deploys_go_on(
     await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
 
 
-@pytest.mark.needs("approval")
-async def test_that_of_a_preview_is_deleted_however_often_that_fails(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    give(cluster, several(registry))
-    bundle(auth="creds")
-    operator = await run()
-    await deployed(cluster)
-    refusals = cluster.refuse("delete", "/secrets", 500)
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await turns()
-    assert [name for name in secrets(cluster) if name.endswith("-login")]
-    refusals.clear()
-
-    def look() -> bool:
-        operator.let_pass(timedelta(seconds=30))
-        return not secrets(cluster)
-
-    await eventually(look, "its Secrets are deleted")
-
-
-@pytest.mark.needs("approval")
 @pytest.mark.parametrize("by", ["its owner", "somebody else"])
-@pytest.mark.parametrize("spec", [{}, {"approval": ALWAYS}], ids=["deploy", "plan"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({}, id="deploy"),
+        pytest.param({"approval": ALWAYS}, marks=pytest.mark.needs("approval"), id="plan"),
+    ],
+)
 async def test_a_job_gets_the_present_credential_although_its_secret_was_written_before(
     cluster: BundleCluster,
     registry: FakeRegistry,

@@ -16,7 +16,8 @@ from tests.histories import status
 from tests.long import LONG
 
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 
 FEW, MORE = (20, 100) if LONG else (10, 40)
 BUNDLE = 12_000

@@ -93,6 +93,8 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, recorder = await run(), Recorder()
+    # What the process reads at its start isn't counted.
+    await eventually(lambda: operator.controller._reconciler._is_ready(deleting=False))
     event, create = operator.controller.bundle_event, cluster._create
 
     def record_event(body: dict[str, Any], *, deleted: bool) -> None:

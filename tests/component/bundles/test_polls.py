@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -236,67 +234,6 @@ async def test_a_rotated_secret_is_used_at_once(
     assert cluster.status()["ready"] == 1
     init = cluster.jobs()[0]["spec"]["template"]["spec"]["initContainers"][0]
     assert init["command"][-1] == registry.host
-
-
-FLOOR = (("team", "Always"),)
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize("floor", [(), FLOOR], ids=["", "with approval required"])
-async def test_where_approval_is_required_a_password_goes_only_to_the_host_that_its_secret_names(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    floor: tuple[tuple[str, str], ...],
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "good"}
-    cluster.put_object("secrets", "creds", data={"username": "YWxpY2U=", "password": "Z29vZA=="})
-    bundle(auth="creds")
-    operator = await run(require_approval=floor)
-    if not floor:
-        await eventually(lambda: cluster.reason() == "Deployed")
-        return
-    for named in (None, "other.example", f"{registry.host}.example"):
-        if named:
-            cluster.change(
-                "secrets", "creds", metadata={"annotations": {"operator.werf.dev/registry": named}}
-            )
-        await eventually(lambda: cluster.reason() == "AuthenticationFailed")
-        await idle(operator)
-        assert registry.asked == []
-        assert cluster.runs == []
-    assert (
-        f"Secret team/creds of spec.auth isn't sent to {registry.host}: bundles.requireApproval"
-    ) in cluster.message()
-    assert f"operator.werf.dev/registry={registry.host}" in cluster.message()
-
-    host = {"operator.werf.dev/registry": registry.host.upper()}
-    cluster.change("secrets", "creds", metadata={"annotations": host})
-
-    await eventually(lambda: cluster.jobs("plan"))
-    (login,) = cluster.jobs("plan")[0]["spec"]["template"]["spec"]["initContainers"]
-    assert login["command"][-1] == registry.host
-
-
-@pytest.mark.needs("approval")
-async def test_where_approval_is_required_a_secret_that_names_its_hosts_needs_no_annotation(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "good"}
-    config = {
-        "auths": {
-            registry.host: {"username": "alice", "password": "good"},
-            "other.example": {"username": "bob", "password": "else"},
-        }
-    }
-    data = {".dockerconfigjson": base64.b64encode(json.dumps(config).encode()).decode()}
-    cluster.put_object("secrets", "creds", data=data)
-    bundle(auth="creds")
-
-    await run(require_approval=FLOOR)
-
-    await eventually(lambda: cluster.jobs("plan"))
 
 
 async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(

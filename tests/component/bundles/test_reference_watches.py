@@ -22,8 +22,8 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, PlacementTiming, WatchSpec
-from copyrator.kube.watch.reflector import Seen, Timing, seen
+from copyrator.kube.watch.informers import InformerFactory, PlacementTiming
+from copyrator.kube.watch.reflector import Seen, Timing, WatchSpec, seen
 from copyrator.settings.config import Settings
 
 ALL = WatchScope(CONFIGMAPS)

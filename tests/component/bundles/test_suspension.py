@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.component.bundles.approvals import condition
-from tests.component.bundles.fake_cluster import BundleCluster, succeed
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
@@ -13,7 +11,6 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 
 OFF = "operator.werf.dev/disable-autoupdate"
 BYS = ("Suspended", "AutoupdateDisabled")
-ON_DB = [{"name": "db"}]
 
 
 def ready(cluster: BundleCluster, name: str = "shop") -> tuple[str, ...]:
@@ -86,48 +83,3 @@ async def test_what_runs_stays_ready_until_it_is_resumed(
     await eventually(lambda: cluster.status().get("deployed", {}).get("version") == "1.1.0")
     await eventually(lambda: ready(cluster)[:4] == ("True", "False", "False", "Deployed"))
     assert "suspension" not in cluster.status()
-
-
-@pytest.mark.parametrize("by", BYS)
-@pytest.mark.needs("health")
-async def test_drift_and_health_are_told_beside_it(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
-) -> None:
-    bundle(drift={"mode": "Detect"}, health="Watch")
-    await run(timer_interval=1.0)
-    await eventually(lambda: condition(cluster, "Drifted")[0] == "False", "there is a baseline")
-    await eventually(lambda: condition(cluster, "Healthy")[0] == "True")
-    pause(cluster, by)
-    await is_paused(cluster, "True", by, "Deployed: 1.0.0")
-    await eventually(lambda: condition(cluster, "Drifted") == ("Unknown", by))
-    assert condition(cluster, "Healthy") == ("True", "Healthy")
-
-
-@pytest.mark.needs("dependencies")
-@pytest.mark.parametrize("by", BYS)
-async def test_a_suspended_dependency_with_an_edit_is_waited_for_and_its_cause_named(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
-) -> None:
-    bundle("db")
-    await run()
-    await eventually(lambda: cluster.reason("db") == "Deployed")
-    pause(cluster, by, "db")
-    await eventually(lambda: cluster.reason("db") == by)
-    cluster.change("bundles", "db", spec={"env": {"WERF_SET_A": "a=2"}})
-    bundle("shop", dependsOn=ON_DB)
-    causes = {
-        "Suspended": "Bundle team/db is suspended, and doesn't run what it asks for: the spec",
-        "AutoupdateDisabled": f"Bundle team/db was edited while the annotation {OFF} disables",
-    }
-    await eventually(lambda: causes[by] in cluster.message("shop"), "the cause")
-    assert ready(cluster, "shop")[3] == "DependencyNotReady"
-    asked = len(registry.asked)
-
-    cluster.ends = None
-    pause(cluster, by, "db", on=False)
-    text = "Bundle team/db isn't Ready: Deploying: Deploying 1.0.0"
-    await eventually(lambda: text in cluster.message("shop"), text)
-    cluster.ends = succeed
-    cluster.end_job(cluster.jobs()[-1]["metadata"]["name"])
-    await eventually(lambda: cluster.jobs()[-1]["metadata"]["name"].startswith("shop-"))
-    assert len(registry.asked) <= asked + 1, "of db, which was resumed"

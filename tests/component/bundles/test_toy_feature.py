@@ -36,7 +36,7 @@ from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -24,8 +24,8 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import WATCH_CONNECTIONS, Connection, Endpoint
 from copyrator.kube.events import NO_ANNOTATIONS, EventRecorder, EventType, ObjectRef, event_type
 from copyrator.kube.resources import RULES, Discovery
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import Timing
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import Timing, WatchSpec
 from copyrator.metrics import Metrics
 from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
 from copyrator.settings.config import Settings

@@ -8,7 +8,7 @@ from tests.component.copies.test_trust import ready, space, status, tenant_rule
 from tests.component.kube.fake_api import hang, until
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.copies.sources.shares import TENANT_WATCHES
+from copyrator.copies.sources.records import TENANT_WATCHES
 from copyrator.copies.timing import CopyTiming
 from copyrator.kube.client.transport import TENANT_READS
 
@@ -148,8 +148,8 @@ def held(operator, namespace):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    monkeypatch.setattr("copyrator.copies.sources.shares.TENANT_SOURCE_BYTES", 200_000)
-    monkeypatch.setattr("copyrator.copies.sources.shares.FIRST_SOURCE_BYTES", 10_000)
+    monkeypatch.setattr("copyrator.copies.sources.records.TENANT_SOURCE_BYTES", 200_000)
+    monkeypatch.setattr("copyrator.copies.sources.records.FIRST_SOURCE_BYTES", 10_000)
 
 
 @pytest.mark.usefixtures("narrow")
@@ -214,8 +214,8 @@ async def test_named_sources_that_share_a_watch_are_counted_too(cluster, served)
 
 
 async def test_what_trusted_rules_hold_is_no_tenants(cluster, served, monkeypatch):
-    monkeypatch.setattr("copyrator.copies.sources.shares.TENANT_SOURCE_BYTES", 1)
-    monkeypatch.setattr("copyrator.copies.sources.shares.TENANTS_SOURCE_BYTES", 1)
+    monkeypatch.setattr("copyrator.copies.sources.records.TENANT_SOURCE_BYTES", 1)
+    monkeypatch.setattr("copyrator.copies.sources.records.TENANTS_SOURCE_BYTES", 1)
     for number in range(10):
         source(cluster, f"trusted-{number}", HOME, size=100_000, of="trusted")
     make_rule(cluster, "trusted", selecting("trusted"))

@@ -9,9 +9,10 @@ import uuid
 import msgspec
 from tests.long import LONG
 
+from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import KEY_BYTES, Sealer
-from copyrator.copies.targets.content import Place, copied_content, new_object
+from copyrator.copies.targets.content import copied_content, new_object
 from copyrator.copies.targets.ownership import Shapes, claimed_fields
 from copyrator.copies.targets.records import Copies, RecordReader
 from copyrator.kube.watch.reflector import Store
@@ -26,7 +27,7 @@ def metadata_of(contents, sealer, source, target, serial):
     """The metadata of a copy, as JSON."""
     content = contents[source]
     name = f"application-credentials-{source:03}"
-    place = Place("secrets", f"team-with-a-longish-name-{target:04}", name)
+    place = CopyKey("secrets", f"team-with-a-longish-name-{target:04}", name)
     body = new_object(content, place, "copyrator/rule", sealer)
     metadata = {
         **body["metadata"],
@@ -74,6 +75,6 @@ def test_a_copy_is_remembered_in_four_hundred_bytes():
     gc.collect()
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert copies.count("copyrator/rule") == SOURCES * TARGETS
+    assert len(copies.owned_by("copyrator/rule")) == SOURCES * TARGETS
     assert size / len(raw) <= BYTES
     assert len(names) == 2 * len(raw)

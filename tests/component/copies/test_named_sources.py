@@ -5,7 +5,7 @@ from collections import Counter
 from tests.component.copies.conftest import HOME, by_name, make_rule, reason
 from tests.component.kube.fake_api import error, until
 
-from copyrator.copies.sources.named import ALONE
+from copyrator.copies.sources.watches import ALONE
 
 MANY = 12
 ONE_TARGET = {"targets": {"namespaces": ["team"]}}

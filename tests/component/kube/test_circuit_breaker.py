@@ -15,8 +15,8 @@ from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint, Pauses
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import Timing
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import Timing, WatchSpec
 
 PAUSES = Pauses(longest=0.4)
 

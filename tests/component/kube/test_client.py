@@ -5,6 +5,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -281,7 +282,7 @@ async def test_credentials_that_can_not_be_read_again_are_used_on_and_told_once(
 
 
 async def test_retry_after_is_understood_and_told_to_the_limit(api: FakeApi) -> None:
-    limit = RecordingLimit()
+    limit: Any = RecordingLimit()
     api.script("create", error(429, "TooManyRequests", headers={"Retry-After": "3"}))
     api.script("get", error(503, headers={"Retry-After": "7"}), error(503))
     async with KubeClient(Connection(Endpoint(host=api.url)), limit=limit) as client:
@@ -297,7 +298,7 @@ async def test_retry_after_is_understood_and_told_to_the_limit(api: FakeApi) -> 
 async def test_only_writes_take_a_place_of_the_limit_but_all_wait_for_its_pause(
     api: FakeApi,
 ) -> None:
-    limit = RecordingLimit()
+    limit: Any = RecordingLimit()
     async with KubeClient(Connection(Endpoint(host=api.url)), limit=limit) as client:
         await client.create(CONFIGMAPS, "ns", BODY)
         await client.get(CONFIGMAPS, "ns", "a")
@@ -534,7 +535,7 @@ class RecordingLimit:
 
     def slot(self) -> Any:
         self.slots += 1
-        return transport.NoLimit().slot()
+        return nullcontext()
 
     async def pause(self) -> None:
         self.pauses += 1

@@ -12,7 +12,8 @@ from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.metrics import Metrics
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.reflector import Reflector, Timing
+from copyrator.kube.watch.reflector import Reflector, Timing, WatchSpec
 from copyrator.metrics import Metrics
 
 QUICK = Timing(
@@ -76,10 +76,11 @@ async def reflect(client: KubeClient, seen: Seen) -> AsyncIterator[Callable[...,
     tasks = []
 
     def start(timing: Timing = QUICK, by: KubeClient = client, **more: Any) -> Reflector[Any]:
-        reflector = Reflector(
+        spec = WatchSpec(CONFIGMAPS, decode=lambda body: body)
+        of_spec = {field.name: more.pop(field.name) for field in fields(spec) if field.name in more}
+        reflector: Reflector[Any] = Reflector(
             by,
-            CONFIGMAPS,
-            decode=lambda body: body,
+            replace(spec, **of_spec),
             on_change=seen.on_change,
             on_synced=seen.on_synced,
             timing=timing,
@@ -364,7 +365,7 @@ async def test_an_api_server_that_is_away_is_one_line_in_the_log(
     caplog.set_level(logging.INFO)
     async with KubeClient(Connection(Endpoint(host="http://127.0.0.1:9"))) as away:
         reflector: Reflector[Any] = Reflector(
-            away, CONFIGMAPS, decode=dict, on_change=lambda *_: None, timing=QUICK
+            away, WatchSpec(CONFIGMAPS, decode=dict), on_change=lambda *_: None, timing=QUICK
         )
         task = asyncio.create_task(reflector.run())
         await until(lambda: reflector.failing_for > 0.5, "a while passes")
@@ -607,7 +608,7 @@ async def test_one_object_that_can_not_be_read_does_not_delay_the_others(
     api.put("bad")
     api.put("good")
     reflector: Reflector[Any] = Reflector(
-        client, CONFIGMAPS, decode=decode, on_change=seen.on_change, timing=QUICK
+        client, WatchSpec(CONFIGMAPS, decode=decode), on_change=seen.on_change, timing=QUICK
     )
     task = asyncio.create_task(reflector.run())
     await settled(reflector, api)

@@ -12,7 +12,8 @@ from tests.component.kube.test_reflector import QUICK
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.metrics import Metrics
 
 EVERYTHING = WatchSpec(CONFIGMAPS)

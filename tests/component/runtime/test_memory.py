@@ -23,10 +23,8 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(protocol, "max_size", protocol.max_size)
     threshold = gc.get_threshold()
     app.reduce_memory()
-    freezing = app.FreezeSurvivors()
-    freezing.install()
-    yield
-    freezing.uninstall()
+    with app.freeze_survivors():
+        yield
     gc.unfreeze()
     gc.set_threshold(*threshold)
 

@@ -10,7 +10,8 @@ import pytest
 from copyrator.handlers.lifecycle import KopfWatch, NoMemories, _log_exception
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
-from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.kube.watch.informers import WatchStatus
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.runtime.watchdog import (
     Background,
     dead_watches,

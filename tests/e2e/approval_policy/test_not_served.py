@@ -62,7 +62,7 @@ def run(bare: Bare, kubeconfig: Path, *command: str) -> tuple[int, str]:
 
 
 @long_form(
-    "tests/e2e/bundles/test_approval.py::test_nothing_is_deployed_until_its_plan_is_approved"
+    "tests/e2e/bundles/features/approval/test_approval.py::test_nothing_is_deployed_until_its_plan_is_approved"
 )
 def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
     team = bare.team

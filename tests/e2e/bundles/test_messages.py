@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.test_approval import ALWAYS, plan
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS, plan
 from tests.e2e.operator_process import until
 from tests.long import LONG
 

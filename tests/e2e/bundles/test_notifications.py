@@ -18,6 +18,7 @@ import pytest
 import yaml
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
+from tests.e2e.bundles.features.attest.test_attest import attest, make_key
 from tests.e2e.bundles.receivers import (
     COLOURS,
     SERVICES,
@@ -30,7 +31,6 @@ from tests.e2e.bundles.receivers import (
     receiver,
     types,
 )
-from tests.e2e.bundles.test_attest import attest, make_key
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.copies.test_rollouts import consumer, healthy
 from tests.e2e.faults.fleet import BROKEN

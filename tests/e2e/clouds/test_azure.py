@@ -17,7 +17,7 @@ from tests.clouds.azure import (
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.test_attest import attest, make_key
+from tests.e2e.bundles.features.attest.test_attest import attest, make_key
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until

@@ -7,7 +7,7 @@ from tests.clouds.amazon import HOST, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
 from tests.e2e.bundles.conftest import Team, approve
-from tests.e2e.bundles.test_target_cluster import KUBE_CONFIG, Target
+from tests.e2e.bundles.features.cluster.test_target_cluster import KUBE_CONFIG, Target
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.clouds.test_aws import bundle, shop, take
 from tests.e2e.conftest import directory_of

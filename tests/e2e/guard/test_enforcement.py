@@ -39,7 +39,7 @@ class Asked:
         settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
         spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
         reviewer = EnforcementReviewer(self._client, settings, monotonic)
-        return (await reviewer.of(spec, ops(*lines))).reason
+        return await reviewer.find_reason(spec, ops(*lines))
 
 
 @pytest.fixture

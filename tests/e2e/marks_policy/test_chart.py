@@ -7,7 +7,7 @@ from tests.e2e.installation import rendered
 from tests.e2e.marks_policy.conftest import policies_of
 
 from copyrator.api import names
-from copyrator.copies.targets.transform import OUR_KEYS
+from copyrator.copies.targets.marks import OUR_KEYS
 
 
 def test_it_knows_every_mark_that_a_copy_can_carry(cluster):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.bundles.conftest import Team, make_team
-from tests.e2e.bundles.test_freeze import Terminal, waits
+from tests.e2e.bundles.features.freeze.test_freeze import Terminal, waits
 from tests.e2e.installation import apply, install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings

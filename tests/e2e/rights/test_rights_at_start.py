@@ -28,13 +28,13 @@ PLANS = {
     "create localsubjectaccessreviews.authorization.k8s.io",
 }
 """Only plans, and releases in other namespaces, ask for them; the reviews are taken away in
-tests/e2e/bundles/test_permissions.py and test_release_consent.py."""
+tests/e2e/bundles/features/approval/test_permissions.py and test_release_consent.py."""
 HEALTH = {
     f"{verb} {plural}.apps"
     for verb in ("list", "watch")
     for plural in ("deployments", "statefulsets", "daemonsets")
 }
-"""Only Bundles with spec.health: tests/e2e/bundles/test_health.py takes them away."""
+"""Only Bundles with spec.health: taken away in tests/e2e/bundles/features/health/test_health.py."""
 AT_START = (
     *LEASES,
     "get customresourcedefinitions.apiextensions.k8s.io",

@@ -18,12 +18,8 @@ from tests.e2e.standin.conftest import (
 
 from copyrator.api.bundle_status import MissingPermission
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
-from copyrator.bundles.jobs.rights import (
-    ServiceAccount,
-    grants,
-    list_missing,
-    uninstall_permissions,
-)
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing
+from copyrator.cli.bundles.roles import grants, uninstall_permissions
 from localcluster import Api, Cluster
 
 

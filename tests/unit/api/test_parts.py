@@ -14,7 +14,12 @@ from copyrator.api.schema import slots
 from copyrator.bundles.fields import spec_parts, status_parts
 
 PARTS, STATUS_PARTS = spec_parts(), status_parts()
-MAY_NAME = {"drift": {"approval"}, "rollback": {"approval"}, "attest": {"promotion", "signatures"}}
+MAY_NAME = {
+    "drift": {"approval"},
+    "previews": {"approval"},
+    "rollback": {"approval"},
+    "attest": {"promotion", "signatures"},
+}
 """Features whose types may name those of others."""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.spec_table import SPECS, Case, check_golden, read_cases
+from tests.spec_table import Case, check_golden, golden, read_cases
 
 from copyrator.api.rule_spec import parse_rule
 from copyrator.api.schema import PROBLEM_PATH, PROBLEM_TEXT, InvalidSpec
@@ -35,7 +34,7 @@ def said(case: Case) -> str:
 
 
 def test_the_parsers_say_where_and_what_to_do(cases: list[Case]) -> None:
-    check_golden({case.id: said(case) for case in cases}, "parsers")
+    check_golden(cases, {case.id: said(case) for case in cases}, "parsers")
 
 
 def test_each_case_has_a_name_of_its_own(cases: list[Case]) -> None:
@@ -44,7 +43,7 @@ def test_each_case_has_a_name_of_its_own(cases: list[Case]) -> None:
 
 def test_good_specs_are_valid_and_bad_ones_are_not_stored_so(cases: list[Case]) -> None:
     """What the API server does was found by tests/e2e/test_crds.py."""
-    server = json.loads((SPECS / "server.json").read_text())
+    server = golden(cases, "server")
     valid = {case.id for case in cases if said(case) == VALID}
     good = {case.id for case in cases if case.is_good}
     assert good - valid == set()

@@ -9,12 +9,7 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
-from copyrator.bundles.jobs.seal import (
-    SealedValues,
-    sealed_kubeconfig,
-    sealed_render_salt,
-    sealed_value,
-)
+from copyrator.bundles.jobs.script import sealed_kubeconfig
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 SPEC = BundleSpec(
@@ -44,16 +39,6 @@ def check_golden(directory: Path, name: str, manifest: dict[str, object]) -> Non
     assert text == path.read_text()
 
 
-SEALED = SealedValues(
-    "shop-plan-1",
-    2,
-    (
-        sealed_value(0, 0, "a.yaml", "1" * 64),
-        sealed_value(0, 1, "b.yaml", "2" * 64),
-        sealed_value(1, 2, "secret.yaml", "3" * 64),
-    ),
-    render_salt=sealed_render_salt("5" * 64),
-)
 KUBECONFIG = sealed_kubeconfig("7" * 64)
 SERVER = "https://other.example.com:6443"
 ELSEWHERE = {

@@ -16,7 +16,8 @@ import pytest
 from tests.histories import soak, status
 from tests.long import LONG
 
-from copyrator.bundles.engine.bundle import BundleCache, read_entry, stored_status
+from copyrator.bundles.engine.bundle import BundleCache, read_entry
+from copyrator.bundles.engine.status import stored_status
 from copyrator.bundles.fields import BundleDefaults
 
 BYTES = 7_000

@@ -45,15 +45,19 @@ def bundle(*, spec: Any = None, status: Any = None, asks: str = "") -> BundleEnt
     return read_entry(body, BundleDefaults())
 
 
+AGE, DEPENDENCIES, PROMOTION = map(pytest.mark.needs, ("age", "dependencies", "promotion"))
+SPEC_OF_ONE, SPEC_OF_SOME = {"minAge": "1h"}, {"dependsOn": [{"name": "db"}]}
+
+
 @pytest.mark.parametrize(
     ("entry", "used", "is_plain"),
     [
         (bundle(), {OfAll}, True),
         (bundle(status={"ready": 1}), {OfAll}, True),
-        (bundle(spec={"minAge": "1h"}), {OfOne, OfSome, OfAll}, False),
-        (bundle(spec={"dependsOn": [{"name": "db"}]}), {OfSome, OfAll}, False),
-        (bundle(status=OLD), {OfOne, OfSome, OfAll}, False),
-        (bundle(status=SOAK), {OfSome, OfAll}, False),
+        pytest.param(bundle(spec=SPEC_OF_ONE), {OfOne, OfSome, OfAll}, False, marks=AGE),
+        pytest.param(bundle(spec=SPEC_OF_SOME), {OfSome, OfAll}, False, marks=DEPENDENCIES),
+        pytest.param(bundle(status=OLD), {OfOne, OfSome, OfAll}, False, marks=AGE),
+        pytest.param(bundle(status=SOAK), {OfSome, OfAll}, False, marks=PROMOTION),
         (bundle(asks="asks"), {OfSome, OfAll}, False),
         (bundle(asks="other"), {OfAll}, False),
         (bundle(spec={"repo": "no such"}), set(), False),

@@ -10,7 +10,6 @@ from tests.unit.bundles.job_samples import (
     ELSEWHERE,
     KUBECONFIG,
     ORDER,
-    SEALED,
     SPEC,
     UNINSTALL,
     check_golden,
@@ -71,18 +70,6 @@ DEPLOYS = {
         ),
     ),
 }
-
-
-CHECKED = {
-    "values": order(is_checked=True),
-    "sealed": order(is_checked=True, sealed=replace(SEALED, render_salt=None)),
-    "kubeconfig": order(is_checked=True, **ELSEWHERE),
-}
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_the_job_that_deploys_for_a_gated_bundle_without_a_plan(name: str) -> None:
-    check_golden(GOLDEN, f"checked-{name}", build_deploy_job(CHECKED[name]))
 
 
 @pytest.mark.parametrize("name", DEPLOYS)

@@ -24,7 +24,7 @@ class Holding(Feature):
     async def shape(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
     ) -> DeployOrder:
-        return replace(order, command=("held",))
+        return replace(order, command=lambda _: ("held",), sealed=())
 
 
 class References:
@@ -37,7 +37,9 @@ class References:
         return None, ()
 
 
-def order_of(plan_job: str | None, *features: Feature) -> DeployOrder:
+def order_of(
+    plan_job: str | None, *features: Feature, is_plain: bool = False, is_gated: bool = False
+) -> DeployOrder:
     attempted = {"attempt": 1, "version": "1", "digest": "sha256:1", "job": "shop-deploy-1"}
     body = {
         "metadata": {"namespace": "team", "name": "shop", "uid": "u", "resourceVersion": "1"},
@@ -49,7 +51,8 @@ def order_of(plan_job: str | None, *features: Feature) -> DeployOrder:
     runner = AttemptRunner.__new__(AttemptRunner)
     runner.references = References()  # type: ignore[assignment]
     runner.features = Features(features, Memories())
-    return asyncio.run(runner._order(replace(entry, is_plain=False), entry.spec))
+    spec = replace(entry.spec, is_gated=is_gated)
+    return asyncio.run(runner._order(replace(entry, is_plain=is_plain), spec))
 
 
 def test_without_a_feature_that_holds_it_to_its_plan_it_has_no_job() -> None:
@@ -60,5 +63,7 @@ def test_without_a_feature_that_holds_it_to_its_plan_it_has_no_job() -> None:
 
 def test_one_that_is_held_has_its_command_and_one_without_a_plan_the_engines() -> None:
     context: Any = None
-    assert order_of("shop-plan-1", Holding(context)).command == ("held",)
+    held = order_of("shop-plan-1", Holding(context))
+    assert held.command is not None
+    assert held.command(held) == ("held",)
     assert order_of(None).command is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
@@ -21,10 +22,15 @@ def test_bundles_of_the_release_that_one_has_or_had_are_woken() -> None:
     moved = of("b", "y")
 
     def woken(before: BundleEntry | None, after: BundleEntry | None) -> list[str]:
-        bundles = BundleCache()
-        for entry in (rival, other, after):
+        bundles, found = BundleCache(), list[str]()
+        for entry in (rival, other, before):
             assert entry is None or bundles.take(entry)
-        return sorted(key.namespace for key in bundles.changed_rivals(before, after))
+        bundles.on_rival = lambda key: found.append(key.namespace)
+        if after is not None:
+            assert bundles.take(replace(after, resource_version="2"))
+        elif before is not None:
+            assert bundles.remove(before.key, before.uid)
+        return sorted(found)
 
     assert woken(one, one) == []
     assert woken(one, moved) == ["c", "d"]

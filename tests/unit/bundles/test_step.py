@@ -17,9 +17,9 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, Memories, read_entry
+from copyrator.bundles.engine.choose import PollMemory, PollStates
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.poll import Answered, Asked, Settled
-from copyrator.bundles.engine.polling import PollMemory, PollStates
 from copyrator.bundles.engine.reconciler import StepTaker
 from copyrator.bundles.engine.schedule import Schedule
 from copyrator.bundles.engine.step import AT_ONCE, Change, Stale, Step

@@ -39,9 +39,7 @@ class Indexed:
         assert parsed is rule.spec or parsed == rule.spec
         targets = self.namespaces.targets(parsed.targets, self.tenant)
         asyncio.run(targets.settle(TimeSlice()))
-        compiled = CompiledRule.of(
-            rule, parsed, resource="configmaps", targets=targets, sealer=SEALER
-        )
+        compiled = CompiledRule(rule, parsed, resource="configmaps", targets=targets, sealer=SEALER)
         compiled.active = True
         return compiled
 

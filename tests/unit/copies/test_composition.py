@@ -8,8 +8,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.rule_spec import ComposedSource
 from copyrator.api.rule_status import CopyCounts, read_rule_status
 from copyrator.api.selectors import LabelSelector
-from copyrator.copies.composed.composer import ComposeError, check
-from copyrator.copies.composed.composition import Composition, Part
+from copyrator.copies.composed.composer import ComposeError, Composition, Part, check
 from copyrator.copies.sources.bindings import BindingIndex
 from copyrator.copies.sources.records import HeaderReader, is_newer
 from copyrator.copies.targets.content import Content

@@ -1,22 +1,26 @@
+from types import SimpleNamespace
+
 import pytest
 
 from copyrator.api import names
+from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import KeyTransform, Transform
 from copyrator.api.selectors import Globs
 from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.sources.bindings import CopyRequest, DesiredCopy
 from copyrator.copies.targets.content import (
-    Place,
     carry_on,
     copied_content,
     new_object,
     rendered_content,
 )
+from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.records import CopyRecord, Extras
 
 SEALER = Sealer(b"k" * 32)
 NO_TRANSFORM = Transform()
-PLACE = Place("secrets", "team-a", "creds")
+PLACE = CopyKey("secrets", "team-a", "creds")
 SECRET = {
     "apiVersion": "v1",
     "kind": "Secret",
@@ -210,9 +214,15 @@ def record(digest, fields):
 
 
 def test_a_copy_is_right_with_our_digest_and_undisturbed():
-    assert content().is_right(record(content().digest, written()))
-    assert not content().is_right(record(bytes(len(content().digest)), written()))
-    assert not content().is_right(record(content().digest, written(data=("a",))))
+    wanted = content()
+    binding = SimpleNamespace(undisturbed=lambda _namespace, found: wanted.is_undisturbed(found))
+
+    def is_right(found):
+        return CopyRequest(binding, DesiredCopy("x", wanted), Namespace("a")).is_right(found)
+
+    assert is_right(record(wanted.digest, written()))
+    assert not is_right(record(bytes(len(wanted.digest)), written()))
+    assert not is_right(record(wanted.digest, written(data=("a",))))
 
 
 BARE = {

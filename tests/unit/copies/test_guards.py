@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.copies.sources.named import _NamedSource
-from copyrator.copies.targets.writer import CopyWriter
+from copyrator.copies.sources.watches import _NamedSource
+from copyrator.copies.targets.reconciler import CopyWriter
 from copyrator.kube import errors
 from copyrator.kube.watch.reflector import Seen
 

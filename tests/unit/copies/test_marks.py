@@ -9,7 +9,7 @@ from copyrator.api import names
 from copyrator.api.rule_spec import MetadataTransform, Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import copied_content, rendered_content
-from copyrator.copies.targets.transform import EVERY_MARK, OTHERS
+from copyrator.copies.targets.marks import EVERY_MARK, OTHERS
 
 GCP = "https://cloud.google.com/kubernetes-engine/config-sync/docs/reference/labels-and-annotations"
 CERT_MANAGER = "https://cert-manager.io/docs/reference/annotations/"

@@ -3,12 +3,12 @@ import pytest
 from copyrator.api import names
 from copyrator.api.rule_spec import LabelTransform, MetadataTransform, Transform
 from copyrator.api.selectors import Globs
-from copyrator.copies.targets.transform import (
+from copyrator.copies.targets.content import (
     TransformError,
     copied_annotations,
     copied_labels,
-    is_copy,
 )
+from copyrator.copies.targets.marks import is_copy
 
 
 def test_a_copy_carries_our_marks_whatever_the_source_says():

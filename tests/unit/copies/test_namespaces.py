@@ -1,11 +1,12 @@
 import asyncio
 import gc
+from dataclasses import replace
 
 import pytest
 
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import Globs, LabelSelector
-from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.targets.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
 from copyrator.workqueue.fairness import TimeSlice
 
 
@@ -94,5 +95,6 @@ def test_rules_that_say_the_same_share_a_set_as_long_as_anybody_holds_it():
 
 
 def test_readers_are_equal_so_that_watches_are_shared():
-    assert NamespaceReader() == NamespaceReader()
-    assert NamespaceReader()(body("x")).resource_version == "1"
+    assert replace(NAMESPACE_WATCH, decode=Namespace.from_metadata) == NAMESPACE_WATCH
+    assert hash(NAMESPACE_WATCH) == hash(replace(NAMESPACE_WATCH, decode=Namespace.from_metadata))
+    assert NAMESPACE_WATCH.decode(body("x")).resource_version == "1"

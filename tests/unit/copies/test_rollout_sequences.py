@@ -125,9 +125,7 @@ class Operator:
         self.rule = rule
         targets = world.namespaces.targets(rule.spec.targets)
         asyncio.run(targets.settle(TimeSlice()))
-        self.compiled = CompiledRule.of(
-            rule, rule.spec, resource=KIND, targets=targets, sealer=SEALER
-        )
+        self.compiled = CompiledRule(rule, rule.spec, resource=KIND, targets=targets, sealer=SEALER)
         self.compiled.active = True
         self.state.compiled = self.compiled
         self.rollouts = Rollouts(self.context)  # type: ignore[arg-type]

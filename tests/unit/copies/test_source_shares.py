@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from copyrator.api.keys import RuleKey
-from copyrator.copies.sources import shares
-from copyrator.copies.sources.records import SourceRecord
-from copyrator.copies.sources.shares import SourceShares
+from copyrator.copies.sources import records as shares
+from copyrator.copies.sources.records import SourceRecord, SourceShares
 
 EACH, TOGETHER, FIRST = 4, 6, 2
 

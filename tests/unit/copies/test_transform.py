@@ -2,7 +2,7 @@ import pytest
 
 from copyrator.api.rule_spec import KeyTransform, Transform
 from copyrator.api.selectors import Globs
-from copyrator.copies.targets.transform import TransformError, transform_data, transform_type
+from copyrator.copies.targets.content import TransformError, transform_data, transform_type
 
 CONTENT = {"data": {"a.crt": "1", "a.key": "2", "b": "3"}, "binaryData": {"c": "4"}, "type": "T"}
 

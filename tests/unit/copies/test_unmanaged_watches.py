@@ -14,8 +14,8 @@ from copyrator.copies.targets.unmanaged import (
 )
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import Seen
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import Seen, WatchSpec
 
 EACH = UNMANAGED_WATCHES
 

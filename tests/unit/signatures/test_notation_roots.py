@@ -22,12 +22,12 @@ from tests.unit.signatures.notary import (
 )
 
 from copyrator.signatures.model import SIGNATURE_ROOT_BYTES, TrustError
-from copyrator.signatures.notation import load_roots, read_roots
+from copyrator.signatures.notation import load_roots
 
 
 def refusal(pem: bytes) -> str:
     with pytest.raises(TrustError) as raised:
-        read_roots("ca.crt", pem)
+        load_roots("ca.crt", pem)
     return str(raised.value)
 
 
@@ -38,7 +38,7 @@ def private_pem(key: Key, kind: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
 def test_roots_and_cas_below_them_are_read() -> None:
     signer, middle, root = make_chain()
     own = make_certificate(SUBJECT)
-    read_roots("ca.crt", b"# our CAs\n" + root.pem + middle.pem.replace(b"\n", b"\r\n") + own.pem)
+    load_roots("ca.crt", b"# our CAs\n" + root.pem + middle.pem.replace(b"\n", b"\r\n") + own.pem)
     found = load_roots("ca.crt", root.pem + middle.pem + own.pem)
     assert found == (root.certificate, own.certificate)
     assert "ca.crt: certificate 2 is no CA" in refusal(root.pem + signer.pem)
@@ -47,7 +47,7 @@ def test_roots_and_cas_below_them_are_read() -> None:
 
 @pytest.mark.parametrize("kind", ["RSA-2048", "P-256", "P-384", "P-521"])
 def test_each_kind_of_key_is_read(kind: str) -> None:
-    read_roots("ca.crt", make_ca(f"CN={kind}", kind).pem)
+    load_roots("ca.crt", make_ca(f"CN={kind}", kind).pem)
 
 
 def test_weak_keys_and_hashes_are_refused() -> None:
@@ -119,7 +119,7 @@ def test_garbage_in_a_file_is_refused() -> None:
 
 def test_a_file_over_the_limit_is_refused() -> None:
     pem = make_ca().pem
-    read_roots("ca.crt", pem + b"\n" * (SIGNATURE_ROOT_BYTES - len(pem)))
+    load_roots("ca.crt", pem + b"\n" * (SIGNATURE_ROOT_BYTES - len(pem)))
     reason = refusal(pem + b"\n" * (SIGNATURE_ROOT_BYTES + 1 - len(pem)))
     assert f"more than {SIGNATURE_ROOT_BYTES}" in reason
 
@@ -130,7 +130,7 @@ def test_a_mutated_file_is_read_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         pem[data.draw(st.integers(0, len(pem) - 1))] = data.draw(st.integers(0, 255))
     try:
-        read_roots("ca.crt", bytes(pem))
+        load_roots("ca.crt", bytes(pem))
     except TrustError as fault:
         reason = str(fault)
     else:

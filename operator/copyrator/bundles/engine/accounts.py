@@ -18,11 +18,11 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.step import Change, Step
-from copyrator.bundles.jobs import seal
+from copyrator.bundles.jobs.job import ADDED_VOLUME, login_secret
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     JobRecord,
@@ -170,8 +170,8 @@ async def find_blocked(
         try:
             await client.get(resource, job.namespace, mount.name)
         except NotFound:
-            if mount.volume in seal.VOLUMES or mount.name.startswith(f"{job.name}-"):
-                is_login = mount.name == seal.login_secret(job.name)
+            if mount.volume == ADDED_VOLUME or mount.name.startswith(f"{job.name}-"):
+                is_login = mount.name == login_secret(job.name)
                 what = "the registry's credentials" if is_login else "what was planned"
                 text = f"Secret {job.namespace}/{mount.name} with {what} was deleted"
                 return Blocked(BundleReason.PLAN_CHANGED, text)

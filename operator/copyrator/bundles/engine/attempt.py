@@ -27,18 +27,22 @@ from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.accounts import find_blocked
 from copyrator.bundles.engine.bundle import BundleEntry, awaits_reset
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Content, Feature, Features
 from copyrator.bundles.engine.gate import NOTHING_FOUND
 from copyrator.bundles.engine.job_client import RENEWED, JobClient, stored_revisions
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StaleError
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job
+from copyrator.bundles.jobs.job import (
+    DeployOrder,
+    build_deploy_job,
+    kubeconfig_secret,
+    login_secret,
+    order_of,
+)
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     Ending,
@@ -206,7 +210,7 @@ class AttemptRunner:
         Raises:
             ApiError: what a feature adds can't be read.
         """
-        job = order_of(entry, spec, status.attempted).job
+        job = order_of(spec, status.attempted, entry.uid, entry.labels, entry.annotations).job
         status = structs.replace(status, attempted=structs.replace(status.attempted, job=job))
         if not entry.is_plain:
             for one in self.features.known_to(spec, entry.status, Feature.attempt):
@@ -339,9 +343,9 @@ class AttemptRunner:
         """
         secrets, sources, written = secrets_of(pods), {}, self.features.secrets(entry.key, job)
         if spec.auth is not None:
-            sources[seal.login_secret(job.name)] = spec.auth
+            sources[login_secret(job.name)] = spec.auth
         if spec.cluster_secret is not None:
-            sources[seal.kubeconfig_secret(job.name)] = spec.cluster_secret
+            sources[kubeconfig_secret(job.name)] = spec.cluster_secret
         try:
             return await self.redaction.redacted(job.namespace, secrets, texts, written)
         except WithheldError:
@@ -426,7 +430,10 @@ class AttemptRunner:
         if (attempted.server or "") != spec.server:
             text = f"spec.kubeConfig now stands for {_cluster(spec.server)}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = replace(order_of(entry, spec, attempted), recorded_name=attempted.job)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            recorded_name=attempted.job,
+        )
         if kubeconfig is not None:
             sealed = await self.seals.write_kubeconfig(entry, order.job, kubeconfig)
             order = replace(order, kubeconfig=sealed)
@@ -434,12 +441,11 @@ class AttemptRunner:
         order = replace(order, login=access.login)
         if access.login is Login.SELECTED:
             await self.seals.write_login(entry, spec, order.job, access.selected)
-        if not entry.is_plain:
+        if not entry.is_plain or spec.is_gated:
             order = await self.features.shape(entry, spec, order, order.job)
-        if order.command is None and attempted.plan_job is not None:
-            text = "the spec was edited after the plan was made"  # and nothing holds it to that
+        if order.sealed is None and attempted.plan_job is not None:
+            text = "the spec was edited after the plan was made"  # no feature holds it to that
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order = replace(order, is_checked=spec.is_gated)
         if order.sealed is not None:
             return order
         _, files = await self.references.values(entry, spec)
@@ -544,7 +550,7 @@ class AttemptRunner:
         asked = self.features.known_to(spec, entry.status, Feature.has_copies)
         is_sealed = any(one.has_copies(spec, status.attempted) for one in asked)
         is_sealed = is_sealed or status.attempted.server is not None
-        login = seal.login_secret(status.attempted.job or "")
+        login = login_secret(status.attempted.job or "")
         has_login = bool(spec.auth) or self.features.have_secrets(spec)
         may_have_login = login in secrets or (has_login and not secrets)
 

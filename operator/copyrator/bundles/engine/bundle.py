@@ -9,6 +9,7 @@ others call a method of its owner. None of it is needed for correctness: a resta
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import zlib
@@ -58,18 +59,20 @@ class BundleEntry:
     leftovers: bool
     """It still has the original operator's finalizer or kopf's annotations."""
     is_plain: bool = False
-    """Its spec is valid, and neither that, nor the status, nor an annotation has anything of a
-    feature."""
+    """Its spec is valid, its release in its own namespace, and neither spec nor status nor an
+    annotation has anything of a feature."""
+    request: DeployRequest | None = None
+    """A user's request that hasn't been handled yet."""
+
+    def with_status(self, status: BundleStatus) -> BundleEntry:
+        """The same Bundle with a status that isn't written yet."""
+        request = pending_request(self.annotations, status)
+        return dataclasses.replace(self, status=status, request=request)
 
     @property
     def is_paused(self) -> bool:
         """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
-
-    @property
-    def request(self) -> DeployRequest | None:
-        """A user's request that hasn't been handled yet."""
-        return pending_request(self.annotations, self.status)
 
     @property
     def attempted_namespace(self) -> str | None:
@@ -149,14 +152,6 @@ class BundleEntry:
         return ReleaseKey(where, self.key.name, server) if where else None
 
 
-def stored_status(entry: BundleEntry) -> dict[str, Any]:
-    """The status as stored, including what can't be parsed, but for ``forceUpdate``."""
-    if not entry.unread:
-        return entry.status.to_dict()
-    found: dict[str, Any] = msgspec.json.decode(zlib.decompress(entry.unread))
-    return found
-
-
 def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry:
     """Read a Bundle as the API server returns it."""
     metadata = body["metadata"]
@@ -192,7 +187,9 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         orphans=raw_spec.get("deletionPolicy") == BundleDeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
-        is_plain=not (isinstance(spec, InvalidSpec) or spec.parts or status.parts or ours),
+        is_plain=not (isinstance(spec, InvalidSpec) or spec.parts or status.parts or ours)
+        and (status.deployed.namespace or spec.project_namespace) == metadata["namespace"],
+        request=pending_request(ours, status),
     )
 
 
@@ -222,6 +219,10 @@ class BundleCache:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[ReleaseKey, tuple[BundleKey, ...]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self.on_rival: Callable[[BundleKey], None] = lambda _: None
+        """Is called with the other Bundles of its releases, as a Bundle's change concerns them."""
+        self.on_change: Callable[[BundleEntry | None, BundleEntry | None], None] = lambda *_: None
+        """Is called with a Bundle before and after each change; None: there was, or is, none."""
         self.observer: Callable[[BundleEntry, bool], None] | None = None
         """Is called with each Bundle that is stored (True), or gone; must take little time."""
 
@@ -260,6 +261,8 @@ class BundleCache:
             self._by_release[release] = (*keys, entry.key)
         if self.observer is not None:
             self.observer(entry, True)
+        self._tell_rivals(held, entry)
+        self.on_change(held, entry)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -274,6 +277,8 @@ class BundleCache:
         del self._entries[key]
         if self.observer is not None:
             self.observer(held, False)
+        self._tell_rivals(held, None)
+        self.on_change(held, None)
         return True
 
     def bundles_of(self, release: ReleaseKey | None) -> list[BundleEntry]:
@@ -298,21 +303,15 @@ class BundleCache:
         found.sort(key=lambda one: one.running_release != release)
         return found
 
-    def changed_rivals(
-        self, before: BundleEntry | None, after: BundleEntry | None
-    ) -> Iterator[BundleKey]:
-        """The other Bundles of its releases whose conflict messages a Bundle's change may change.
-
-        ``before`` is the entry before it, None where there was none; ``after`` is the one that is
-        stored, None where it was removed.
-        """
+    def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Tell the other Bundles of its releases whose conflict messages a change may change."""
         if _ownership(before) == _ownership(after):
             return
         entries = [one for one in (before, after) if one is not None]
         for release in {one for entry in entries for one in entry.releases}:
             for rival in self.bundles_of(release):
                 if rival.key != entries[0].key:
-                    yield rival.key
+                    self.on_rival(rival.key)
 
     def owner(self, release: ReleaseKey | None) -> BundleEntry | None:
         """The owner of a release; None while no Bundle names it."""

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from copyrator.api import names
-from copyrator.api.bundle_spec import PodDefaults
+from copyrator.api import names, structs
+from copyrator.api.bundle_spec import BundleSpec, PodDefaults
 from copyrator.api.reasons import AnyReason
+from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, Memories
 from copyrator.bundles.engine.gate import Gates
@@ -23,6 +24,7 @@ from copyrator.bundles.engine.schedule import Clock, Schedule
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.identity import Hash
+from copyrator.bundles.jobs.restrictions import is_gated, refusal, restrict_spec
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
 from copyrator.kube.watch.informers import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit
@@ -30,7 +32,8 @@ from copyrator.workqueue.fairness import FairLimit
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder, EventType
-    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.reflector import WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.settings.config import Settings
@@ -133,12 +136,55 @@ class Context:
     )
     """Permits for reading values; each allows one object in memory."""
 
+    _defaults: BundleDefaults = field(init=False)
+    """Without what is found out at the start."""
+
+    def __post_init__(self) -> None:
+        self._defaults = defaults_of(self.settings)
+
     @property
     def defaults(self) -> BundleDefaults:
         """The settings' defaults for fields that a Bundle doesn't set."""
-        found = defaults_of(self.settings)
+        found = self._defaults
         pods = replace(found.pods, has_ids=self.has_ids)
         return replace(found, proxies=self.proxies, pods=pods)
+
+    # --- what is used of a Bundle's spec ---------------------------------------------------------
+
+    def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
+        """The field of a valid spec that the settings forbid, with a message; else None."""
+        allowed = self.settings.allowed_service_accounts, self.settings.allowed_images
+        return refusal(spec, *allowed, self.settings.allowed_secrets)
+
+    def is_gated(self, spec: BundleSpec) -> bool:
+        """Whether a Bundle's deploys are decided about by somebody else than its author."""
+        return spec.is_gated or is_gated(spec, signed=self.gates.vouch(spec))
+
+    def effective(self, spec: BundleSpec) -> BundleSpec:
+        """The spec that Jobs are made of: of a gated one, what it may set."""
+        spec = restrict_spec(spec, signed=self.gates.vouch(spec))
+        if (secret := spec.env.get(names.SECRET_KEY_ENV)) is None:
+            return spec
+        keyed = self.hasher()
+        keyed.update(f"{spec.namespace}/{spec.name}\0{secret}".encode())
+        return structs.replace(spec, secret_key_hash=keyed.hexdigest()[:32])
+
+    def spec_of(self, entry: BundleEntry) -> BundleSpec:
+        """The spec of a Bundle's Jobs; where its own isn't valid, one of the settings' defaults."""
+        if isinstance(entry.spec, BundleSpec):
+            return self.effective(entry.spec)
+        key, defaults = entry.key, self.defaults
+        default = BundleSpec(
+            namespace=key.namespace,
+            name=key.name,
+            registry="",
+            repo="",
+            project_namespace=key.namespace,
+            service_account=defaults.service_account,
+            pods=defaults.pods,
+            werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
+        )
+        return self.effective(default)
 
     def seen(self) -> SeenTime:
         """The periods in which an operator ran, up to now."""
@@ -172,7 +218,7 @@ def defaults_of(settings: Settings) -> BundleDefaults:
         jobs_ttl=settings.jobs_ttl,
         pods=PodDefaults(dict(settings.job_pod_labels), dict(settings.job_pod_annotations)),
         allowed_pod_metadata=settings.allowed_pod_metadata,
-        policies=tuple(one.make_policy(settings) for one in load("defaults")),
+        policies=tuple(filter(None, (one.make_policy(settings) for one in load("defaults")))),
     )
 
 

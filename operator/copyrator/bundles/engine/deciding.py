@@ -24,7 +24,6 @@ from copyrator.api.bundle_status import (
     Outcome,
     PassedOver,
 )
-from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Packed
 from copyrator.api.text import format_time, parse_time
@@ -32,7 +31,6 @@ from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.bundle import BundleEntry, DeployRequest, acknowledge
 from copyrator.bundles.engine.gate import NOTHING_FOUND, Findings, GateResult, Occasion
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
 
@@ -354,23 +352,4 @@ def _schedule_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attemp
         failures=failures,
         interruptions=interruptions,
         next_retry_at=format_time(now + timedelta(seconds=delay)),
-    )
-
-
-def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
-    """The order for an attempt's Job; its login and values are read when it is created."""
-    annotations = {
-        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
-    }
-    return DeployOrder(
-        spec=spec,
-        uid=entry.uid,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-        labels=entry.labels,
-        annotations=annotations,
     )

@@ -37,6 +37,7 @@ from copyrator.bundles.engine.bundle import (
     acknowledge,
     record_failed_request,
 )
+from copyrator.bundles.engine.choose import Answer, DeployInputs, Resolution, VersionResolver
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.gate import (
@@ -51,6 +52,7 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.engine.poll import (
     DesiredVersion,
+    Polling,
     TakeoverBaseline,
     count_failure,
     is_lenient,
@@ -61,9 +63,7 @@ from copyrator.bundles.engine.poll import (
     record_error,
     take_over,
 )
-from copyrator.bundles.engine.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.bundles.engine.remembered import record_candidates
-from copyrator.bundles.engine.resolve import Resolution
 from copyrator.bundles.engine.status import BundlePatcher
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.oci.errors import AuthenticationFailed, RegistryError, TagNotFound
@@ -76,6 +76,8 @@ class Case(deciding.Proposal):
     """One decision, with its input and its result."""
 
     resolution: Resolution
+    polling: Polling = field(default_factory=Polling)
+    """The Bundle's polls."""
     decision: deciding.Decision = _NOTHING
     held: Held | None = None
     """The version that a gate keeps from being deployed now."""
@@ -332,36 +334,29 @@ class Deployer:
     context: Context
     patches: BundlePatcher
     _: KW_ONLY
-    poll_states: PollStates
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     attempts: AttemptRunner
     features: Features
 
     async def deploy(
-        self, inputs: DeployInputs, resolution: Resolution, findings: Findings
+        self, inputs: DeployInputs, answer: Answer, findings: Findings
     ) -> tuple[Step, DesiredVersion | None]:
-        """Decide on a resolution; ``findings``: what features have found for their gates.
+        """Decide on an answer; ``findings``: what features have found for their gates.
 
         Returns:
             The step, and the desired version that is handled once the step was taken.
         """
-        entry, spec, desired = inputs.entry, inputs.spec, inputs.desired
+        entry, desired, resolution = inputs.entry, inputs.desired, answer.resolution
         if resolution.inherited:
-            return self._take_over(entry, spec, resolution, desired.values_hash), None
-        polling = self.poll_states.of(entry.key)
-        known = (entry.resource_version, resolution, desired.values_hash)
-        if polling.is_settled(known) and inputs.observed is None:
-            next_poll = self.resolver.set_next_poll(entry, spec, resolution, self.context.clock())
-            return Step(entry, due=(next_poll,)), desired
+            return self._take_over(entry, inputs.spec, resolution, desired.values_hash), None
         if resolution.error is not None:
-            return self._report_poll_failed(inputs, resolution.error), desired
-        failures = polling.failures
+            return self._report_poll_failed(inputs, answer, resolution.error), desired
         try:
-            step, is_request_handled = await self._decide(inputs, resolution, findings)
+            step, is_request_handled = await self._decide(inputs, answer, findings)
         except RegistryError as error:  # no login for a Job, as if it were none for the poll
-            polling.failures = failures
-            return self._report_poll_failed(inputs, error, keeps=False), desired
+            answer.polling.failures = answer.failures
+            return self._report_poll_failed(inputs, answer, error, keeps=False), desired
         if not entry.is_plain:
             step = step.then(partial(self._tidy, entry))
         if is_request_handled is None:
@@ -380,11 +375,11 @@ class Deployer:
         return Step(entry, status, verdict, decided=False, due=(AT_ONCE,))
 
     def _report_poll_failed(
-        self, inputs: DeployInputs, error: RegistryError, *, keeps: bool = True
+        self, inputs: DeployInputs, answer: Answer, error: RegistryError, *, keeps: bool = True
     ) -> Step:
         """Report a failed poll; with ``keeps`` Ready is kept for some time where it may pass."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
-        polling = self.poll_states.of(entry.key)
+        polling = answer.polling
         failures = polling.failures.including(error)
         is_new = failures is not polling.failures
         first, rhythm = self.context.timing.poll_retry, self.resolver.poll_rhythm(entry, spec)
@@ -417,15 +412,17 @@ class Deployer:
         return Step(entry, status, effect=set_next_poll)
 
     async def _decide(
-        self, inputs: DeployInputs, found: Resolution, findings: Findings
+        self, inputs: DeployInputs, answer: Answer, findings: Findings
     ) -> tuple[Step, bool | None]:
         """Act on it; returns whether a user's request is handled, None: the poll isn't."""
         entry, spec, now = inputs.entry, inputs.spec, self.context.clock()
         status, values_hash = inputs.observed or entry.status, inputs.desired.values_hash
+        found, next_poll = answer.resolution, answer.next_poll
+        assert next_poll is not None, "only after an error there is none"
         status = self.features.judged(spec, status, found.findings, begins=False)
         moment = MomentGates(self.context.gates.moment, findings, self.features)
         case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
-        next_poll = self.resolver.record_decision(entry, spec, found, now)
+        case = replace(case, polling=answer.polling)
         status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
             return await self._begin_attempt(case, status)
@@ -436,7 +433,7 @@ class Deployer:
             asked = replace(case, status=status)
             for one in self.features.of(entry, Feature.precede):
                 if (begun := await one.precede(asked, verdict, find_account)) is not None:
-                    due = (*begun.due, self.poll_states.of(entry.key).next_poll)
+                    due = (*begun.due, answer.polling.next_poll)
                     return replace(begun, due=due), request is None
             is_handled = not self.features.request(entry, status)
         if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
@@ -462,7 +459,7 @@ class Deployer:
 
     def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        polling = self.poll_states.of(case.entry.key)
+        polling = case.polling
         until = None if case.spec.suspend else case.decision.until
         judge_at = next_verdict_change(status.gates)
         if judge_at is not None and judge_at <= case.now:
@@ -496,9 +493,8 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            polling = self.poll_states.of(key)
-            polling.settle(case.known(written))
-            return Step(written, due=(polling.next_poll, self.accounts.check_at(key)))
+            case.polling.settle(case.known(written))
+            return Step(written, due=(case.polling.next_poll, self.accounts.check_at(key)))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
@@ -506,17 +502,18 @@ class Deployer:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, need = case.entry, case.spec, case.decision.need
         assert need is not None
+        is_correction = case.is_correction
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
         occasion = deciding.occasion(need, case.wanted, status)
         if spec.parts and self.resolver.must_confirm(entry, spec, occasion):
             return Step(entry, due=(AT_ONCE,)), None
-        if not case.is_correction:
+        if not is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.begun):
                 begun = replace(case, status=status)
-                status = one.begun(begun, is_correction=case.is_correction)
+                status = one.begun(begun, is_correction=is_correction)
         step = await self.attempts.begin(entry, spec, status, need)
-        return step, not case.is_correction or entry.request is None
+        return step, not is_correction or entry.request is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -31,8 +31,8 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.engine.links import Named
 from copyrator.bundles.engine.lookup import Lookup
+from copyrator.bundles.engine.references import TargetAccess
 from copyrator.bundles.engine.step import Change, Step
-from copyrator.bundles.engine.target import TargetAccess
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -188,10 +188,12 @@ class Feature:
     async def stop(self) -> None:
         """End it; no reconcile begins any more."""
 
+    _is_ready = True
+
     @property
     def is_ready(self) -> bool:
         """Whether Bundles can be decided on; before, only those that are being deleted are."""
-        return True
+        return self._is_ready
 
     precedes_deletions: ClassVar[bool] = False
     """Whether these wait for that, too."""
@@ -700,7 +702,7 @@ class Features:
         }
         """Those that offer a point, by its name."""
         self._memories = memories
-        self._followed: dict[BundleKey, tuple[Feature, ...]] = {}
+        self.followed: dict[BundleKey, tuple[Feature, ...]] = {}
         """The features by which a Bundle is followed."""
         memories.on_drop(self._leave)
 
@@ -747,25 +749,24 @@ class Features:
         self._leave(entry.key, used)
         for one in used:
             assert isinstance(entry.spec, BundleSpec)
-            self._followed[entry.key] = used
+            self.followed[entry.key] = used
             one.follow(entry, entry.spec)
 
     def _leave(self, key: BundleKey, used: Sequence[Feature] = ()) -> None:
-        for one in self._followed.pop(key, ()):
+        for one in self.followed.pop(key, ()):
             if one not in used:
                 one.leave(key)
                 if one.memory is not None:
                     self._memories.forget(key, one.memory)
 
-    def wakes(
-        self, before: BundleEntry | None, after: BundleEntry | None
-    ) -> Iterator[tuple[BundleKey, Change]]:
-        """The other Bundles that a change of one in the cache concerns, and why."""
+    def changed(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Have the other Bundles reconciled that a change of one in the cache concerns."""
         found = [one for one in (before, after) if one is not None]
         for one in self.offering(Feature.wakes):
             is_named = one.named is not None and any(each.key in one.named.keys for each in found)
             if is_named or any(_is_touched(one, each) for each in found):
-                yield from one.wakes(before, after)
+                for key, why in one.wakes(before, after):
+                    one.context.schedule.changed(key, why)
 
     async def admit(
         self, entry: BundleEntry, take: Callable[[Step], Awaitable[BundleEntry]]
@@ -796,7 +797,7 @@ class Features:
         status: BundleStatus | None = None
         dues: list[datetime | None] = []
         for one in self.of(entry, Feature.observe):
-            found = await one.observe(replace(entry, status=status or entry.status), spec)
+            found = await one.observe(entry if status is None else entry.with_status(status), spec)
             status = found.status or status
             dues.append(found.due)
         return Observed(status, min(filter(None, dues), default=None))

@@ -34,7 +34,8 @@ from copyrator.bundles.jobs.revisions import Revision, read_revision
 from copyrator.bundles.jobs.werf_error import has_error, strip_colours
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS, SECRETS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

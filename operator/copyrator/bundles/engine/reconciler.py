@@ -10,6 +10,7 @@ import logging
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -22,20 +23,20 @@ from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
 from copyrator.bundles.engine.attempt import AttemptRunner
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import DeployInputs, PollStates, VersionResolver
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deploy import Deployer
-from copyrator.bundles.engine.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
+from copyrator.bundles.engine.gate import NOTHING_FOUND
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
 from copyrator.bundles.engine.links import find_cycle_fault
 from copyrator.bundles.engine.poll import DesiredVersion, end_failures, kept_ready, record_error
-from copyrator.bundles.engine.polling import DeployInputs, PollStates, VersionResolver
 from copyrator.bundles.engine.references import (
     MissingReferenceError,
     ReferenceReader,
     references_of,
 )
+from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.engine.status import BundlePatcher, StaleError, StatusWriter
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.engine.uninstall import Uninstaller
@@ -81,12 +82,18 @@ class StepTaker:
         return min(filter(None, self.due), default=None)
 
 
+Problem = tuple[BundleReason, str]
+"""Why nothing is deployed: the reason of Ready and its message."""
+
+_PRECEDING: Final = (BundleReason.INVALID_SPEC, BundleReason.NAMESPACE_CHANGED)
+"""Problems that are reported also of a release that its namespace hasn't accepted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleReconciler:
     """Takes the next steps of one Bundle at a time."""
 
     context: Context
-    specs: EffectiveSpecs
     patches: BundlePatcher
     writer: StatusWriter
     jobs: JobClient
@@ -108,24 +115,29 @@ class BundleReconciler:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
-            entry = self.context.bundles.get(key)
-            if entry is None:
-                self.context.memories.drop(key)
-                return Done()
-            with nullcontext() if entry.is_plain else self.features.reconciling(entry):
-                return await self._reconcile(entry)
+            return await self._reconcile(key)
         except ApiError:
             raise
         except Exception as error:
             await self._report_failed(key, error)
             raise
 
-    async def _reconcile(self, entry: BundleEntry) -> Outcome:
-        if not await self._is_ready(entry):
+    async def _reconcile(self, key: BundleKey) -> Outcome:
+        entry, steps, schedule = (
+            self.context.bundles.get(key),
+            StepTaker(self.writer),
+            self.context.schedule,
+        )
+        if entry is None:
+            self.context.memories.drop(key)
+            return Done()
+        if not self._is_ready(deleting=entry.deleting):
+            await self._report_unwatched(key)
             return RequeueAfter(1.0, Priority.RESYNC)
-        key, steps, schedule = entry.key, StepTaker(self.writer), self.context.schedule
+        changes, inputs = schedule.take_changes(key), self.resolver.take_inputs(key)
         try:
-            await self._take_steps(steps, entry)
+            with nullcontext() if entry.is_plain else self.features.reconciling(entry):
+                await self._take_steps(steps, entry, changes, inputs)
         except StaleError:
             return RequeueAfter(0.0)
         except JobPendingError:  # what follows is done when it is there
@@ -145,19 +157,24 @@ class BundleReconciler:
             schedule.set_due(key, steps.earliest)
         return Done()
 
-    async def _is_ready(self, entry: BundleEntry) -> bool:
-        """Whether what all Bundles are decided by has been listed; reports a forbidden watch."""
-        if not self.jobs.synced:
-            if forbidden := self.jobs.forbidden:
-                await self._report_forbidden(entry.key, forbidden)
-                # So that the former condition is written again when the watch works.
-                self.poll_states.of(entry.key).forget()
-            return False
-        return self.features.are_ready(deleting=entry.deleting)
+    def _is_ready(self, *, deleting: bool) -> bool:
+        """Whether what all Bundles are decided by has been listed."""
+        return self.jobs.synced and self.features.are_ready(deleting=deleting)
 
-    async def _take_steps(self, steps: StepTaker, entry: BundleEntry) -> None:
-        changes = self.context.schedule.take_changes(entry.key)
-        inputs = self.resolver.take_inputs(entry.key)
+    async def _report_unwatched(self, key: BundleKey) -> None:
+        """Report that the Jobs can't be watched, where that is forbidden."""
+        if not self.jobs.synced and (forbidden := self.jobs.forbidden):
+            await self._report_forbidden(key, forbidden)
+            # So that the former condition is written again when the watch works.
+            self.poll_states.of(key).forget()
+
+    async def _take_steps(
+        self,
+        steps: StepTaker,
+        entry: BundleEntry,
+        changes: frozenset[Change],
+        inputs: DeployInputs | None,
+    ) -> None:
         if Change.REFERENCE in changes:
             for one in self.features.of(entry, Feature.retry):
                 one.retry(entry)
@@ -181,31 +198,16 @@ class BundleReconciler:
 
     async def _reconcile_live(self, steps: StepTaker, entry: BundleEntry) -> None:
         """Reject the Bundle where it can't be deployed; else observe its Job or go on."""
-        entry, not_admitted = await self.features.admit(entry, steps.take)
-        self.features.follow(entry)
-        entry = await self.features.take(Feature.keep, entry, steps.take)
+        entry, not_admitted = await self._enter(steps, entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
-            spec = self.specs.refusal(spec) or spec
+            spec = self.context.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(steps, entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        stated, spec = spec, self.specs.effective(spec)
-        if not entry.is_plain:
-            entry = await self.features.take(Feature.tend, entry, steps.take, stated)
-            entry = await self.features.take(Feature.begin, entry, steps.take, spec)
-        links = self.context.gates.links_of(spec)
-        if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
-            await self._refuse(steps, entry, BundleReason.INVALID_SPEC, fault)
-            return
-        unusable = None
-        try:
-            entry, spec = await self.features.locate(entry, spec, steps.take)
-        except MissingReferenceError as error:
-            unusable = error
-        problem = self.attempts.ownership.conflict(entry, spec) if unusable is None else None
-        is_moved = problem is not None and problem[0] is BundleReason.NAMESPACE_CHANGED
-        if not_admitted is not None and not (is_moved or entry.status.attempted.is_running):
+        entry, spec, problem, unusable = await self._accept(steps, entry, spec)
+        comes_first = problem is not None and problem[0] in _PRECEDING
+        if not_admitted is not None and not (comes_first or entry.status.attempted.is_running):
             entry = await self.features.take(Feature.review, entry, steps.take)
             await steps.take(self._report_refused(entry, not_admitted, ready=entry.status.ready))
             return
@@ -213,30 +215,61 @@ class BundleReconciler:
             await self._refuse(steps, entry, *problem)
             return
         entry = await self.patches.ensure_finalizer(entry)
-        entry = await self.features.take(Feature.review, entry, steps.take)
+        if not entry.is_plain:
+            entry = await self.features.take(Feature.review, entry, steps.take)
         self.references.watches.follow(entry.key, references_of(spec))
         if entry.status.attempted.is_running:
             await steps.take(await self.attempts.observe(entry, spec))
         elif unusable is not None and not entry.is_paused:
             await steps.take(self._report_missing(entry, spec, unusable, entry.status))
         else:
+            for job in self.jobs.of(entry.key, entry.uid):
+                steps.due += await self.attempts.limit_job(entry, spec, job)
             await self._prepare(steps, entry, spec)
+
+    async def _accept(
+        self, steps: StepTaker, entry: BundleEntry, stated: BundleSpec
+    ) -> tuple[BundleEntry, BundleSpec, Problem | None, MissingReferenceError | None]:
+        """The Bundle, its spec as it is deployed, and why it isn't: a problem, or its place."""
+        spec = self.context.effective(stated)
+        if not entry.is_plain:
+            entry = await self.features.take(Feature.tend, entry, steps.take, stated)
+            entry = await self.features.take(Feature.begin, entry, steps.take, spec)
+            links = self.context.gates.links_of(spec)
+            if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
+                return entry, spec, (BundleReason.INVALID_SPEC, fault), None
+            try:
+                entry, spec = await self.features.locate(entry, spec, steps.take)
+            except MissingReferenceError as error:
+                return entry, spec, None, error
+        return entry, spec, self.attempts.ownership.conflict(entry, spec), None
+
+    async def _enter(
+        self, steps: StepTaker, entry: BundleEntry
+    ) -> tuple[BundleEntry, ReadyCondition | None]:
+        """The Bundle after the first steps of features, and their objection to its namespace."""
+        if entry.is_plain:
+            if entry.key in self.features.followed:
+                self.features.follow(entry)
+            return entry, None
+        entry, not_admitted = await self.features.admit(entry, steps.take)
+        self.features.follow(entry)
+        return await self.features.take(Feature.keep, entry, steps.take), not_admitted
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
-        for job in self.jobs.of(entry.key, entry.uid):
-            steps.due += await self.attempts.limit_job(entry, spec, job)
         observed = None
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.advance):
                 entry = await steps.take(await one.advance(entry, spec))
             observed, due = await self.features.observe(entry, spec)
             steps.due.append(due)
-        if spec.auth or not entry.is_plain:
             steps.due.append(await self.secrets.tidy(entry, spec))
-        if entry.is_paused:
-            await steps.take(self._pause(entry, spec, observed or entry.status))
-            return
+            if entry.is_paused:
+                await steps.take(self._pause(entry, spec, observed or entry.status))
+                return
+        elif spec.auth:
+            steps.due.append(await self.secrets.tidy(entry, spec))
         try:
             inputs = await self._read_inputs(entry, spec, observed)
         except MissingReferenceError as error:
@@ -262,9 +295,10 @@ class BundleReconciler:
         """
         access = await self.references.access(entry, spec)
         values_hash = await self.references.values_hash(entry, spec)
-        read, read_key = await self.features.read(entry, spec)
+        read, read_key = NOTHING_FOUND, ""
         requests, further = [entry.request.token] if entry.request else [], tuple[object, ...]()
         if not entry.is_plain:
+            read, read_key = await self.features.read(entry, spec)
             requests.append(self.features.request(entry, entry.status))
             wanting = self.features.of(entry, Feature.wants)
             further = tuple(one.wants(entry, spec) for one in wanting)
@@ -284,14 +318,14 @@ class BundleReconciler:
         """Ask the registry, and act on its answer; without one, wait for it or the next poll."""
         entry, spec = inputs.entry, inputs.spec
         findings = self.features.find(spec)
-        due, resolution = steps.earliest, self.resolver.resolve(inputs, findings)
-        if isinstance(resolution, Step):
-            entry = await steps.take(resolution)
+        due, answer = steps.earliest, self.resolver.resolve(inputs, findings)
+        if isinstance(answer, Step):
             waiting = () if entry.is_plain else self.features.of(entry, Feature.awaits_answer)
             if not any(one.awaits_answer(entry) for one in waiting):
-                self.resolver.keep_inputs(replace(inputs, entry=entry, due=due))
+                self.resolver.keep_inputs(replace(inputs, due=due))
+            await steps.take(answer)
             return
-        step, handled = await self.deployer.deploy(inputs, resolution, findings)
+        step, handled = await self.deployer.deploy(inputs, answer, findings)
         entry = await steps.take(step)
         if handled is not None:
             await steps.take(self.resolver.mark_handled(entry, handled))
@@ -371,7 +405,7 @@ class BundleReconciler:
         if len(self.context.bundles.bundles_of(entry.installed_release)) > 1:
             entry, _ = await self.features.admit(entry, steps.take)
         spec = entry.spec
-        if isinstance(spec, BundleSpec) and self.specs.refusal(spec) is None:
+        if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
             entry = await self.features.take(Feature.tend, entry, steps.take, spec)
         if entry.status.attempted.is_running:
             step = await self._observe(entry)
@@ -382,7 +416,7 @@ class BundleReconciler:
 
     async def _observe(self, entry: BundleEntry) -> Step:
         """Observe the recorded attempt of a Bundle whose spec may not be valid."""
-        return await self.attempts.observe(entry, self.specs.of(entry))
+        return await self.attempts.observe(entry, self.context.spec_of(entry))
 
     # --- faults -----------------------------------------------------------------------------------
 

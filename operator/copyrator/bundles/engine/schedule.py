@@ -59,6 +59,7 @@ class Schedule:
         self._monotonic = monotonic
         self._on_stale: list[Callable[[BundleKey, Stale, float], None]] = []
         memories.on_drop(scheduler.remove)
+        bundles.on_rival = lambda key: self.changed(key, Change.RIVAL)
 
     def on_stale(self, listener: Callable[[BundleKey, Stale, float], None]) -> None:
         """Have this called with what is stale of a Bundle, since which monotonic seconds."""

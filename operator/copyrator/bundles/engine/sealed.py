@@ -3,33 +3,115 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleSpec, ValuesSource
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.text import format_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.references import ReferenceReader, TakeFiles
-from copyrator.bundles.jobs import seal
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.step import AT_ONCE
+from copyrator.bundles.jobs.job import kubeconfig_secret, login_secret
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.pod import owner_reference
-from copyrator.bundles.jobs.script import KUBECONFIG, SealedFile
-from copyrator.bundles.jobs.seal import SealedValues, SealKind, SealLabels
-from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
+from copyrator.bundles.jobs.script import KUBECONFIG, SALT, SealedFile, seal_of, sealed_kubeconfig
+from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
 from copyrator.workqueue.fairness import TimeSlice
 
 log = logging.getLogger(__name__)
+
+
+class SealKind(StrEnum):
+    """The content of a Secret, and how long it is kept; features have kinds of their own."""
+
+    VALUES = "values"
+    """Copies of values and of a kubeconfig, the registry's credential: until the Job has ended."""
+    RELEASE = "release"
+    """What is of the release, not of a Job: until the Bundle is gone."""
+
+
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class SealLabels:
+    """The labels by which Secrets are found and deleted: their Job and their content."""
+
+    bundle: str
+    job: str
+    kind: str
+    """A ``SealKind``, or a feature's."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the Secrets."""
+        return {
+            names.LABEL_BUNDLE: self.bundle,
+            names.LABEL_SEALED_FOR: _label_value(self.job),
+            names.LABEL_SEAL: self.kind,
+        }
+
+    @property
+    def selector(self) -> str:
+        """The label selector for requests."""
+        return ",".join(f"{name}={value}" for name, value in self.labels.items())
+
+
+def _label_value(job: str) -> str:
+    """A Job's name; a hash of one that only a forged status has, as a selector takes no such."""
+    if _LABEL_VALUE.fullmatch(job):
+        return job
+    return hashlib.sha256(job.encode(errors="replace")).hexdigest()[:63]
+
+
+def of_job(bundle: str, job: str) -> str:
+    """A selector of all the Secrets of a Bundle's Job."""
+    found = f"{names.LABEL_SEALED_FOR}={_label_value(job)}"
+    return f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL},{found}"
+
+
+def others(bundle: str, jobs: Iterable[str]) -> str:
+    """A selector of the Secrets of a Bundle that are for none of these Jobs."""
+    selector = f"{names.LABEL_BUNDLE}={bundle},{names.LABEL_SEAL}"
+    selector += f",{names.LABEL_SEAL}!={SealKind.RELEASE}"
+    if kept := ",".join(sorted(set(map(_label_value, jobs)))):
+        selector += f",{names.LABEL_SEALED_FOR} notin ({kept})"
+    return selector
+
+
+def secret_body(
+    owner: Mapping[str, Any] | None,
+    namespace: str,
+    name: str,
+    labels: SealLabels,
+    data: Mapping[str, str],
+) -> dict[str, Any]:
+    """An immutable Secret of this name in the Bundle's namespace, with base64 by key."""
+    owners = [dict(owner)] if owner is not None else []
+    metadata = {"name": name, "namespace": namespace, "labels": labels.labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**metadata, "ownerReferences": owners},
+        "immutable": True,
+        "type": "Opaque",
+        "data": dict(data),
+    }
 
 
 @dataclass(slots=True)
@@ -45,9 +127,8 @@ class SealStore:
     unique: so they are the same after a restart, and aren't stored.
     """
 
-    def __init__(self, context: Context, references: ReferenceReader) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._references = references
         self._on_removed: list[Callable[[BundleKey, Callable[[str], bool]], None]] = []
 
     def on_removed(self, listener: Callable[[BundleKey, Callable[[str], bool]], None]) -> None:
@@ -59,61 +140,6 @@ class SealStore:
         keyed = self._context.hasher()
         keyed.update(f"{purpose}\0{entry.uid}\0{job}".encode())
         return keyed.hexdigest()[:32]
-
-    async def write_values(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        job: str,
-        also: TakeFiles | None = None,
-        *,
-        compares_renders: bool = True,
-    ) -> tuple[str | None, SealedValues]:
-        """Write copies of a Bundle's values for a Job; returns the values' hash and the copies.
-
-        ``also`` is called with the files of each source.
-
-        ``compares_renders``: the Job also gets the salt of the hash of renders, which is the same
-        in all Jobs of the Bundle, so that hashes can be compared and contents can't be guessed.
-
-        Raises:
-            MissingReferenceError: a source doesn't exist, or the values are too large.
-            ApiError: a Secret can't be written.
-        """
-        salt = self.derive(entry, job, "salt")
-        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-        hashes: list[list[tuple[str, str]]] = []
-        pause = TimeSlice()
-
-        async def take(source: ValuesSource, files: Mapping[str, bytes]) -> None:
-            name = seal.values_secret(job, len(hashes))
-            sealed, encoded = [], {}
-            for key in sorted(files):
-                sealed.append((key, seal.seal_of(salt, files[key])))
-                encoded[key] = base64.b64encode(files[key]).decode()
-                await pause.pause()
-            hashes.append(sealed)
-            await self._create(entry, name, labels, encoded)
-            if also is not None:
-                await also(source, files)
-
-        found, _ = await self._references.values(entry, spec, take)
-        data, render_salt = {seal.SALT: _encode(salt)}, None
-        if compares_renders:
-            shared = self.derive(entry, "", "render")
-            data[seal.RENDER_SALT] = _encode(shared)
-            render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
-        if hashes or compares_renders:
-            await self._create(entry, seal.salt_secret(job), labels, data)
-        sources, secret_key = len(hashes), None
-        if spec.secret_key is not None:
-            ((key, one),) = hashes.pop()  # it is read last
-            secret_key = seal.sealed_secret_key(len(hashes), key, one)
-        flat = [(i, key, one) for i, source in enumerate(hashes) for key, one in source]
-        files = tuple(
-            seal.sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)
-        )
-        return found, SealedValues(job, sources, files, secret_key, render_salt)
 
     async def write_login(
         self,
@@ -134,8 +160,8 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        data = {KEY: _encode(docker_config(credential, spec.registry))}
-        body = self._body(entry, seal.login_secret(job), job, data)
+        data = {KEY: docker_config(credential, spec.registry)}
+        body = await _body(entry, login_secret(job), job, SealKind.VALUES, data)
         what = f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as "
         remedy = f"leave one entry, {spec.registry}, in the Secret of spec.auth"
         if expires is not None:
@@ -170,17 +196,17 @@ class SealStore:
         Raises:
             ApiError: it can't be written.
         """
-        name, content = seal.kubeconfig_secret(job), kubeconfig.encode()
-        data = {
-            seal.SALT: _encode(self.derive(entry, job, "salt")),
-            KUBECONFIG: base64.b64encode(content).decode(),
-        }
+        salt, name = self.derive(entry, job, "salt"), kubeconfig_secret(job)
+        data: dict[str, str | bytes] = {SALT: salt, KUBECONFIG: kubeconfig.encode()}
+        body = await _body(entry, name, job, SealKind.VALUES, data)
         try:
             if owner is None:
-                await self._replace(self._body(entry, name, job, data))
+                await self._replace(body)
             else:
-                labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-                await self._create(entry, name, labels, data, owner)
+                reference = owner_reference(entry.key.name, entry.uid)
+                reference |= {"apiVersion": "batch/v1", "kind": "Job", "name": owner.name}
+                body["metadata"]["ownerReferences"] = [reference | {"uid": owner.uid}]
+                await self._create(body)
         except Forbidden as error:
             raise Forbidden(
                 f"Job {job} can't get a copy of the kubeconfig of spec.kubeConfig: the operator "
@@ -193,30 +219,27 @@ class SealStore:
     def sealed_kubeconfig(self, entry: BundleEntry, job: str, found: Kubeconfig) -> SealedFile:
         """What a Job accepts the copy of its kubeconfig by."""
         salt = self.derive(entry, job, "salt")
-        return seal.sealed_kubeconfig(seal.seal_of(salt, found.encode()))
+        return sealed_kubeconfig(seal_of(salt, found.encode()))
 
     async def store(
-        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str]
+        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
     ) -> None:
         """Store texts in a Secret of a Job; one that is there already is kept.
 
         Raises:
             ApiError: it can't be written.
         """
-        labels = SealLabels(entry.key.name, job, kind)
-        encoded = {key: _encode(text) for key, text in data.items()}
-        await self._create(entry, name, labels, encoded)
+        await self._create(await _body(entry, name, job, kind, data))
 
     async def replace(
-        self, entry: BundleEntry, name: str, labels: SealLabels, data: Mapping[str, str]
+        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
     ) -> None:
-        """Store texts in a Secret of the Bundle, in place of one that is there already.
+        """Store texts in a Secret of a Job, in place of one that is there already.
 
         Raises:
             ApiError: it can't be written.
         """
-        encoded = {key: _encode(text) for key, text in data.items()}
-        await self._replace(seal.secret(_owner(entry), entry.key.namespace, name, labels, encoded))
+        await self._replace(await _body(entry, name, job, kind, data))
 
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
@@ -226,13 +249,13 @@ class SealStore:
 
     async def remove_job(self, entry: BundleEntry, job: str) -> None:
         """Delete all Secrets of a Job."""
-        await self._remove(entry, seal.of_job(entry.key.name, job))
+        await self._remove(entry, of_job(entry.key.name, job))
         self._report_removed(entry.key, job.__eq__)
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
         """Delete the Secrets of all the Bundle's Jobs except these."""
         names_kept = {job for job in kept if job}
-        await self._remove(entry, seal.others(entry.key.name, names_kept))
+        await self._remove(entry, others(entry.key.name, names_kept))
         self._report_removed(entry.key, lambda job: job not in names_kept)
         self.set_tidied(entry.key)
 
@@ -260,12 +283,6 @@ class SealStore:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
         memory.is_tidied = known
 
-    @staticmethod
-    def _body(entry: BundleEntry, name: str, job: str, data: Mapping[str, str]) -> dict[str, Any]:
-        """A Secret of a Job that the Bundle owns."""
-        labels, owner = SealLabels(entry.key.name, job, SealKind.VALUES), _owner(entry)
-        return seal.secret(owner, entry.key.namespace, name, labels, data)
-
     async def _replace(self, body: Mapping[str, Any]) -> None:
         """Write a Secret of a Job, which may have another content than one that is there."""
         client, metadata = self._context.client, body["metadata"]
@@ -276,24 +293,24 @@ class SealStore:
                 await client.delete(SECRETS, metadata["namespace"], metadata["name"])
             await client.create(SECRETS, metadata["namespace"], body)
 
-    async def _create(
-        self,
-        entry: BundleEntry,
-        name: str,
-        labels: SealLabels,
-        data: Mapping[str, str],
-        job: JobRecord | None = None,
-    ) -> None:
-        """Create a Secret that the Bundle owns, or a Job."""
-        key, owner = entry.key, _owner(entry)
-        if job is not None:
-            owner = owner_reference(key.name, entry.uid)
-            owner |= {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid}
-        body = seal.secret(owner, key.namespace, name, labels, data)
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
-            await self._context.client.create(SECRETS, key.namespace, body)
+            await self._context.client.create(SECRETS, namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
-            log.debug("%s: Secret %s exists already", key, name)
+            log.debug("Secret %s/%s exists already", namespace, name)
+
+
+async def _body(
+    entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
+) -> dict[str, Any]:
+    """A Secret of a Job."""
+    pause, encoded = TimeSlice(), {}
+    for key, content in data.items():
+        encoded[key] = _encode(content)
+        await pause.pause()
+    labels = SealLabels(entry.key.name, job, kind)
+    return secret_body(_owner(entry), entry.key.namespace, name, labels, encoded)
 
 
 def _owner(entry: BundleEntry) -> dict[str, Any] | None:
@@ -304,5 +321,50 @@ def _owner(entry: BundleEntry) -> dict[str, Any] | None:
     return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
 
 
-def _encode(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _encode(content: str | bytes) -> str:
+    content = content.encode() if isinstance(content, str) else content
+    return base64.b64encode(content).decode()
+
+
+LEFT_WITHIN: Final = timedelta(hours=1)
+"""Time after a Job's end in which a new process removes what an earlier one left."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTidier:
+    """Deletes them once in a process; of all Bundles."""
+
+    context: Context
+    seals: SealStore
+    features: Features
+
+    async def tidy(
+        self, entry: BundleEntry, spec: BundleSpec, *further: str | None, may_have: bool = False
+    ) -> datetime | None:
+        """Delete what a Bundle's Jobs don't need, where one may have left something.
+
+        Args:
+            entry: the Bundle.
+            spec: its spec.
+            further: when Jobs ended, beside that of the last attempt.
+            may_have: whether its Jobs may have had Secrets, beside those for logins and clusters.
+
+        Returns:
+            When to try again, as an error stops nothing.
+        """
+        if self.seals.is_tidied(entry.key):
+            return None
+        has_secrets = self.features.have_secrets(spec)
+        if not (may_have or spec.auth or has_secrets or spec.is_remote):
+            return None
+        since = AT_ONCE if has_secrets else self.context.clock() - LEFT_WITHIN
+        ends = map(parse_time, (*further, entry.status.attempted.finished_at))
+        if any(end >= since for end in ends if end is not None):
+            try:
+                needed = self.features.needed_jobs(entry.status)
+                await self.seals.remove_others(entry, needed)
+            except ApiError as error:
+                log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
+                return self.context.clock() + timedelta(seconds=ERROR_SECONDS)
+        self.seals.set_tidied(entry.key)
+        return None

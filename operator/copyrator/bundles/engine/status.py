@@ -7,8 +7,11 @@ each change, and not without one. What features derive from it is written with i
 from __future__ import annotations
 
 import logging
+import zlib
 from dataclasses import replace
 from typing import Any, Final
+
+import msgspec
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -36,14 +39,11 @@ from copyrator.bundles.engine.bundle import (
     read_entry,
     record_failed_request,
     reset_patch,
-    stored_status,
 )
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.poll import same_rhythm
-from copyrator.bundles.engine.restrictions import withheld_condition
-from copyrator.bundles.engine.step import Change
+from copyrator.bundles.jobs.restrictions import withheld_condition
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import WARNING, EventType
@@ -125,12 +125,10 @@ class StatusWriter:
         self,
         context: Context,
         patches: BundlePatcher,
-        specs: EffectiveSpecs,
         features: Features,
     ) -> None:
         self._context = context
         self._patches = patches
-        self._specs = specs
         self._features = features
 
     async def write(
@@ -168,8 +166,9 @@ class StatusWriter:
             is_told = status.pin.digest is not None or bool(status.pin.refusal)
             status, gated = gates.unrecorded(status), bool(kept) or is_told
         further = self._further(entry, status, found, gated=gated)
-        for feature in self._features.of(entry, Feature.conditions):
-            further |= feature.conditions(entry, status)
+        if not entry.is_plain:
+            for feature in self._features.of(entry, Feature.conditions):
+                further |= feature.conditions(entry, status)
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
@@ -182,13 +181,14 @@ class StatusWriter:
             status = record_failed_request(status, request)
         if not _has_changed(spec, entry.status, status):
             return entry
-        for feature in self._features.of(entry, Feature.refresh):
-            status = feature.refresh(entry, status)
+        if not entry.is_plain:
+            for feature in self._features.of(entry, Feature.refresh):
+                status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
         if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
             self._record_ready(entry, status, found)  # the outcome of the last attempt
         self._record_ready(entry, status, verdict)
-        self._features.record(entry, written)
+        self._record_features(entry, written)
         if gated:
             self._record_update(entry, status, verdict)
         return written
@@ -204,8 +204,13 @@ class StatusWriter:
         if status == entry.status:
             return entry
         written = await self._replace(entry, status)
-        self._features.record(entry, written)
+        self._record_features(entry, written)
         return written
+
+    def _record_features(self, before: BundleEntry, written: BundleEntry) -> None:
+        """Have features tell what has changed of theirs."""
+        if not (before.is_plain and written.is_plain):
+            self._features.record(before, written)
 
     def _record_ready(
         self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
@@ -213,7 +218,8 @@ class StatusWriter:
         """Emit an Event where the reason of Ready changed."""
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
-        if not self._features.has_told(entry, ConditionType.READY, verdict.reason, status):
+        kind, reason = ConditionType.READY, verdict.reason
+        if entry.is_plain or not self._features.has_told(entry, kind, reason, status):
             type_: EventType | None = WARNING if verdict.is_failure else None
             self._context.emit(entry, verdict.reason, verdict.message, type_)
 
@@ -243,7 +249,7 @@ class StatusWriter:
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
         if isinstance(spec, BundleSpec):
-            withheld = withheld_condition(self._specs.effective(spec))
+            withheld = withheld_condition(self._context.effective(spec))
             found[ConditionType.SETTINGS_WITHHELD] = withheld
         return found
 
@@ -253,8 +259,9 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        for feature in self._features.of(entry, Feature.derive):
-            status = feature.derive(entry, status)
+        if not entry.is_plain:
+            for feature in self._features.of(entry, Feature.derive):
+                status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
         return await self._patches.patch(entry, {"status": patch}, subresource="status")
 
@@ -279,6 +286,14 @@ class StatusWriter:
         return replace(verdict, message=text + ", which deploys nothing")
 
 
+def stored_status(entry: BundleEntry) -> dict[str, Any]:
+    """The status as stored, including what can't be parsed, but for ``forceUpdate``."""
+    if not entry.unread:
+        return entry.status.to_dict()
+    found: dict[str, Any] = msgspec.json.decode(zlib.decompress(entry.unread))
+    return found
+
+
 def _has_changed(spec: BundleSpec | InvalidSpec, old: BundleStatus, status: BundleStatus) -> bool:
     """Whether a status differs from the stored one.
 
@@ -301,9 +316,8 @@ class StaleError(Exception):
 class BundlePatcher:
     """Changes finalizers, annotations and statuses of Bundles."""
 
-    def __init__(self, context: Context, features: Features) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._features = features
 
     async def patch(
         self,
@@ -379,26 +393,14 @@ class BundlePatcher:
         try:
             body = await self._context.client.get(BUNDLES, key.namespace, key.name)
         except NotFound:
-            before = self._context.bundles.get(key)
-            if self._context.bundles.remove(key, entry.uid):
-                self.requeue_others(before, None)
+            self._context.bundles.remove(key, entry.uid)
             return
         self._take(body)
 
     def _take(self, body: dict[str, Any]) -> BundleEntry:
         written = read_entry(body, self._context.defaults)
-        before = self._context.bundles.get(written.key)
-        if self._context.bundles.take(written):
-            self.requeue_others(before, written)
+        self._context.bundles.take(written)
         return written
-
-    def requeue_others(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Have the Bundles reconciled that a change of one in the cache concerns."""
-        context = self._context
-        for key in context.bundles.changed_rivals(before, after):
-            context.schedule.changed(key, Change.RIVAL)
-        for key, why in self._features.wakes(before, after):
-            context.schedule.changed(key, why)
 
     async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
         body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)

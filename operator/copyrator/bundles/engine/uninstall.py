@@ -26,15 +26,13 @@ from copyrator.bundles.engine.accounts import find_blocked, missing_account
 from copyrator.bundles.engine.attempt import ReleaseOwnership
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.effective import EffectiveSpecs
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.job_client import JobClient, is_stored
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader, TargetAccess
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, UninstallOrder, build_uninstall_job
 from copyrator.bundles.jobs.outcome import (
     Ending,
@@ -72,7 +70,6 @@ class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
     context: Context
-    specs: EffectiveSpecs
     jobs: JobClient
     patches: BundlePatcher
     ownership: ReleaseOwnership
@@ -191,7 +188,7 @@ class Uninstaller:
 
         What was deployed before spec.kubeConfig was set is in the operator's own cluster.
         """
-        spec = self.specs.of(entry)
+        spec = self.context.spec_of(entry)
         if _server_of(entry.status) is None:
             spec = spec.in_own_cluster()
         where = entry.status.deployed.namespace or entry.status.attempted.namespace
@@ -312,7 +309,7 @@ class Uninstaller:
 
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Step:
         again = self.context.clock() + self._recheck
-        if refused := self.specs.refusal(spec):
+        if refused := self.context.refusal(spec):
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {refused}")
             return Step(entry, entry.status, verdict)
         if missing := await missing_account(self.context.client, spec):

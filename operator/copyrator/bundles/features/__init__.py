@@ -25,6 +25,7 @@ FEATURES: Final = (
     "freeze",
     "windows",
     "approval",
+    "previews",
     "drift",
     "health",
     "cluster",
@@ -41,7 +42,8 @@ def load(module: str) -> tuple[ModuleType, ...]:
     - ``reasons``: ``REASONS`` of Ready and gates, ``EVENTS`` that no condition has, and
       ``CONDITIONS``, those of conditions of its own. Each may be left out.
     - ``gates``: ``GATES``, without what only the operator's process knows.
-    - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``.
+    - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``;
+      it may be None.
     - ``words``: ``WORDS``, what is said of it.
     """
     return _load(module, FEATURES)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.names import SECRET_KEY_ENV
-from copyrator.bundles.jobs import pod, seal
+from copyrator.api.bundle_status import Attempted
+from copyrator.api.names import BUNDLE_PREFIX, SECRET_KEY_ENV
+from copyrator.bundles.jobs import pod
 from copyrator.bundles.jobs.identity import NAME_LENGTH, ValuesFiles, hash_of, job_name
 from copyrator.bundles.jobs.pod import (
     DEPLOY_CONTAINER,
@@ -23,11 +24,10 @@ from copyrator.bundles.jobs.pod import (
 )
 from copyrator.bundles.jobs.script import (
     APPLY_COMMAND,
+    KUBECONFIG_DIR,
     SealedFile,
-    checked_deploy_command,
     uninstall_command,
 )
-from copyrator.bundles.jobs.seal import SealedValues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +50,18 @@ class DeployOrder:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels for the release's objects; likewise ``annotations``."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    sealed: SealedValues | None = None
-    """In place of ``values``, copies of them, where these are to be compared with others."""
+    sealed: tuple[SealedFile, ...] | None = None
+    """The files of ``values`` as a feature's script checks and copies them: werf reads the copies.
+
+    The secret key's is the last. None: werf reads what is mounted.
+    """
+    secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Secrets that features mount, and the directories, by the volumes' names."""
     kubeconfig: SealedFile | None = None
     """The copy of the kubeconfig of ``spec.kubeConfig``."""
-    is_checked: bool = False
-    """Whether a deploy ends where werf has to download dependencies."""
-    command: tuple[str, ...] | None = None
-    """A feature's for werf's container, in place of the engine's; it has ``checked_files``."""
-    secret: str | None = None
-    """The Secret that it needs, mounted to ``seal.ADDED_DIR``."""
+    command: Callable[[DeployOrder], tuple[str, ...]] | None = None
+    """Makes a feature's for werf's container, in place of the engine's; it checks
+    ``checked_files``."""
     image: str | None = None
     """werf's image by digest; None: as the spec names it."""
     recorded_name: str | None = None
@@ -86,7 +88,7 @@ class DeployOrder:
     @property
     def checked_files(self) -> tuple[SealedFile, ...]:
         """The copies that the script checks; the kubeconfig is in force before werf runs."""
-        files = self.sealed.checked if self.sealed is not None else ()
+        files = self.sealed or ()
         return files if self.kubeconfig is None else (*files, self.kubeconfig)
 
 
@@ -110,9 +112,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     if any(_IN_NO_SHELL.fullmatch(name) for name in spec.env):
         command = "werf", "bundle", "apply", *flags
     if order.command is not None:
-        command = order.command
-    elif order.is_checked:
-        command = checked_deploy_command(order.checked_files, flags)
+        command = order.command(order)
     env = pod.variables(_deploy_env(order)) + _secret_key(order)
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePath"] = pod.REPORT_PATH
@@ -132,13 +132,13 @@ def owned_job(order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]
     spec = order.spec
     volumes, mounts = _values(order)
     if order.kubeconfig is not None:
-        volumes.append(seal.kubeconfig_volume(name))
-        mounts.append(seal.kubeconfig_mount())
+        volumes.append(_kubeconfig_volume(name))
+        mounts.append(_KUBECONFIG_MOUNT)
     inits = []
     if order.login is Login.PASSWORD:
         inits.append(_login(spec))
     elif order.login is not Login.NONE:
-        secret = seal.login_secret(name) if order.login is Login.SELECTED else spec.auth
+        secret = login_secret(name) if order.login is Login.SELECTED else spec.auth
         volumes.append(pod.docker_config_volume(secret or ""))
         mounts.append({"name": "docker", "mountPath": pod.DOCKER_CONFIG_DIR, "readOnly": True})
     if spec.ca_secret:
@@ -160,16 +160,40 @@ def owned_job(order: DeployOrder, kind: JobKind, name: str, main: dict[str, Any]
     return job
 
 
+ADDED_VOLUME: Final = "approved"
+"""Of a Secret of features that isn't the Job's alone."""
+_RENDER_MOUNT: Final = {"name": "render", "mountPath": pod.RENDER_DIR}
+_RENDER_VOLUME: Final = {
+    "name": "render",
+    "emptyDir": {"medium": "Memory", "sizeLimit": pod.RENDER_SIZE},
+}
+"""A directory in memory: what a chart renders, Secrets included, is on no disk."""
+_KUBECONFIG_MOUNT: Final = {"name": "kubeconfig", "mountPath": KUBECONFIG_DIR, "readOnly": True}
+
+
+def login_secret(job: str) -> str:
+    """Name of the Secret with the registry's credential, where that of ``spec.auth`` has more."""
+    return f"{job}-login"
+
+
+def kubeconfig_secret(job: str) -> str:
+    """Name of the Secret with the copy of the kubeconfig of ``spec.kubeConfig``, and its salt."""
+    return f"{job}-kubeconfig"
+
+
+def _kubeconfig_volume(job: str) -> dict[str, Any]:
+    return {"name": "kubeconfig", "secret": {"secretName": kubeconfig_secret(job)}}
+
+
 def _values(order: DeployOrder) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The volumes with values and for renders, and their mounts."""
-    if order.sealed is None:
-        volumes, mounts = pod.values_volumes(order.values), pod.values_mounts(order.values)
-    else:
-        volumes = seal.volumes(order.sealed, order.secret)
-        mounts = seal.mounts(order.sealed, order.secret)
-    if order.is_checked or order.sealed is not None:
-        volumes.append(seal.render_volume())
-        mounts.append(seal.render_mount())
+    """The volumes with values, of features and for renders, and their mounts."""
+    volumes, mounts = pod.values_volumes(order.values), pod.values_mounts(order.values)
+    for name, (secret, directory) in order.secrets.items():
+        volumes.append({"name": name, "secret": {"secretName": secret}})
+        mounts.append({"name": name, "mountPath": directory, "readOnly": True})
+    if order.command is not None or order.sealed is not None:
+        volumes.append(_RENDER_VOLUME)
+        mounts.append(_RENDER_MOUNT)
     return volumes, mounts
 
 
@@ -236,10 +260,10 @@ def werf_env(order: DeployOrder, more: Mapping[str, str] | None = None) -> dict[
     if order.login in (Login.DOCKER_CONFIG, Login.SELECTED):
         ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
     ours |= pod.added_metadata(order.labels, order.annotations)
-    if order.sealed is None:
-        ours |= pod.values_variables(order.values)
-    else:
-        ours |= seal.variables(order.sealed)
+    paths = pod.values_paths(order.values)
+    if order.sealed is not None:
+        paths = [one.copy for one in order.sealed if not one.is_secret_key]
+    ours |= pod.values_variables(paths)
     defaults = {
         "WERF_LOG_COLOR_MODE": "off",
         "WERF_LOG_PRETTY": "0",
@@ -322,8 +346,8 @@ def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
     main = pod.container(spec, DEPLOY_CONTAINER, command, env)
     volumes = []
     if kubeconfig is not None:
-        volumes = [seal.kubeconfig_volume(name), seal.render_volume()]
-        main["volumeMounts"] += [seal.kubeconfig_mount(), seal.render_mount()]
+        volumes = [_kubeconfig_volume(name), _RENDER_VOLUME]
+        main["volumeMounts"] += [_KUBECONFIG_MOUNT, _RENDER_MOUNT]
     pod_spec = pod.pod_spec(spec, volumes)
     pod_spec["containers"] = [main]
     job = base_job(spec, JobKind.UNINSTALL, name, order.uid, pod_spec)
@@ -335,6 +359,33 @@ def build_uninstall_job(order: UninstallOrder) -> dict[str, Any]:
     }
     job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
     return job
+
+
+def order_of(
+    spec: BundleSpec,
+    attempted: Attempted,
+    uid: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> DeployOrder:
+    """The order for an attempt's Job; its login and values are read when it is created.
+
+    ``uid``, ``labels``, ``annotations``: the Bundle's.
+    """
+    return DeployOrder(
+        spec=spec,
+        uid=uid,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+        labels=labels,
+        annotations={
+            key: value for key, value in annotations.items() if not key.startswith(BUNDLE_PREFIX)
+        },
+    )
 
 
 def job_hash(order: DeployOrder) -> str:

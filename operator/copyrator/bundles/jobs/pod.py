@@ -175,9 +175,13 @@ def release(spec: BundleSpec) -> dict[str, str]:
     return {"WERF_NAMESPACE": spec.project_namespace, "WERF_RELEASE": spec.release}
 
 
-def values_variables(values: Sequence[ValuesFiles]) -> dict[str, str]:
+def values_paths(values: Sequence[ValuesFiles]) -> list[str]:
+    """Where the files of values are mounted, in the order in which werf reads them."""
+    return [f"{VALUES_DIR}/{i:03}/{key}" for i, source in enumerate(values) for key in source.keys]
+
+
+def values_variables(paths: Sequence[str]) -> dict[str, str]:
     """Variables ``WERF_VALUES_OPERATOR_000`` …: padded, because werf sorts the names as text."""
-    paths = [f"{VALUES_DIR}/{i:03}/{key}" for i, source in enumerate(values) for key in source.keys]
     width = max(3, len(str(len(paths))))
     return {f"WERF_VALUES_OPERATOR_{i:0{width}}": path for i, path in enumerate(paths)}
 

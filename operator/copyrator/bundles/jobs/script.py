@@ -1,28 +1,15 @@
-"""The shell scripts of the Jobs that deploy and uninstall, and how each begins that checks. Pure.
-
-A deploy of a gated Bundle renders first (``WERF_VALIDATE=1 werf bundle render`` prints what an
-apply writes) and ends where werf had to download dependencies of the chart, as the digest doesn't
-bind those. So do the scripts of features (``BEGINNING``). They use sh, grep, sed, sort, wc and
-sha256sum, and gzip, head, tail and od where the image has them and werf saves its plan, as Alpine's
-busybox and Debian have them, and no pipe but some whose results are compared: sh ignores a failure
-before a pipe.
-
-They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
-author having set no variable that sh, its tools or the loader read, but LANG and TZ:
-``gates/restrictions.py`` withholds others.
-"""
+"""The scripts of the Jobs that deploy and uninstall, and how a script checks what it gets. Pure."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from copyrator.bundles.jobs.pod import RENDER_DIR, literal
-from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, NEEDS, PERMISSION_KINDS
-from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
+from copyrator.bundles.jobs.rights import EVENTS_NAMESPACE
 
 
 class CheckExit(IntEnum):
@@ -54,11 +41,49 @@ class SealedFile:
     sha256: str
     """Of the salt followed by the file: 64 hexadecimal digits."""
 
+    @property
+    def is_secret_key(self) -> bool:
+        """Whether the script makes it the content of WERF_SECRET_KEY."""
+        return self.copy.endswith(f"/{SECRET_KEY}")
+
+
+SALT: Final = "salt"
+"""Key of the salt in a Secret with copies."""
+
+
+def seal_of(salt: str, content: bytes) -> str:
+    """The salted hash of a file, as a Job's script computes it."""
+    return hashlib.sha256(salt.encode() + content).hexdigest()
+
 
 SECRET_KEY: Final = "secret-key"  # noqa: S105 - a file's name
 """Name of the copy whose content becomes WERF_SECRET_KEY."""
 KUBECONFIG: Final = "kubeconfig"
 """Name of the copy that becomes werf's kubeconfig."""
+
+
+ASK_FOR_EVENTS: Final = f"""\
+may() {{
+  case $(WERF_SKIP_TLS_VERIFY_REGISTRY=0 werf kubectl auth can-i "$1" events \\
+    --namespace {EVENTS_NAMESPACE} --request-timeout 10s 2>/dev/null) in
+  yes | 'yes '*) ;;
+  no | 'no '*)
+    printf 'KUBEDOG_DISABLE_EVENTS=1: the account may not %s events in namespace %s\\n' \\
+      "$1" {EVENTS_NAMESPACE}
+    export KUBEDOG_DISABLE_EVENTS=1
+    return 1
+    ;;
+  *) return 1 ;;
+  esac
+}}
+[ -n "${{KUBEDOG_DISABLE_EVENTS+set}}" ] || {{ may list && may watch; }} || :
+"""
+"""Have werf track without Events where it may not read those of objects in no namespace.
+
+It would fail after the apply (docs/facts/werf.md). Without an answer, and where the Bundle sets the
+variable, nothing is set. The first variable is of the registry, and kubectl's of the API server.
+It sets no other variable: the Bundle may have one of that name.
+"""
 
 
 def uninstall_command(
@@ -73,7 +98,7 @@ def uninstall_command(
         return "sh", "-c", literal(script)
     if kubeconfig is None:
         return "sh", "-c", script
-    script = f'LC_ALL=C\nexport LC_ALL\n{_UNSEAL}unseal "$@"\n{script}'
+    script = f'LC_ALL=C\nexport LC_ALL\n{UNSEAL}unseal "$@"\n{script}'
     return "sh", "-c", literal(script), "uninstall", *arguments((kubeconfig,))
 
 
@@ -89,16 +114,13 @@ It ends as werf does.
 """
 
 
-def checked_deploy_command(
-    values: Iterable[SealedFile], flags: Sequence[str] = (), *, directory: str = RENDER_DIR
-) -> tuple[str, ...]:
-    """The command of a container that deploys if werf downloads no dependencies of the chart.
+KUBECONFIG_DIR: Final = "/run/copyrator/kubeconfig"
 
-    It ends as werf does, or with one of ``CheckExit`` or 128 + a signal before anything is applied.
-    """
-    apply = shlex.join(("exec", "werf", "bundle", "apply", *flags))
-    script = f"{_CHECKED_DEPLOY}{apply}\n"
-    return "sh", "-c", literal(script), "deploy", directory, "", *arguments(values)
+
+def sealed_kubeconfig(sha256: str) -> SealedFile:
+    """The file with the copy of the kubeconfig, which is copied to memory: it is on no disk."""
+    path, salt = f"{KUBECONFIG_DIR}/{KUBECONFIG}", f"{KUBECONFIG_DIR}/{SALT}"
+    return SealedFile(path, salt, f"{RENDER_DIR}/{KUBECONFIG}", sha256)
 
 
 def arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
@@ -106,10 +128,7 @@ def arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
     return tuple(part for one in files for part in (one.path, one.salt, one.copy, one.sha256))
 
 
-UNKNOWN_ACCOUNT: Final = "-"
-"""No account has that name."""
-
-_UNSEAL: Final = f"""\
+UNSEAL: Final = f"""\
 changed() {{
   printf 'Error: PlanChanged: %s\\n' "$1"
   exit {CheckExit.CHANGED:d}
@@ -138,360 +157,3 @@ unseal() {{
 """Of a kubeconfig werf reads the first variable, and ``werf kubectl`` the second one; others that
 an image may have would replace it.
 """
-
-_DOT: Final = ".{1,10}"
-"""werf's patterns of keys have a dot that isn't escaped, which any one character matches."""
-_HOOK_KEY: Final = f"(helm{_DOT}sh/hook|werf{_DOT}io/deploy-on)"
-_POLICY_KEY: Final = f"(helm{_DOT}sh/hook-delete-policy|werf{_DOT}io/delete-policy)"
-_EVENT: Final = "((pre-|post-)?(install|upgrade|rollback|delete)|test|test-success)"
-_QUOTE: Final = "[\"'\\'']?"
-_KEY_LINE: Final = f"^    {_QUOTE}(werf{_DOT}io|helm{_DOT}sh)/([A-Za-z0-9._-]+){_QUOTE}:"
-_WITH_KEY: Final = (
-    f"-e '\\#{_KEY_LINE}#{{' -e h -e 's#{_KEY_LINE}.*#@key \\2#p' -e g -e tkey -e :key -e '}}'"
-)
-"""Before the token of such a line one with the key's last part."""
-_IN_METADATA: Final = (
-    "s#^  (name|namespace): (.*)#@\\1 \\2#",
-    "s#^  annotations:$#@annotations#",
-    f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}: ({_EVENT}( *, *{_EVENT})*)$#@hook \\2#",
-    f"s#^    {_QUOTE}{_HOOK_KEY}{_QUOTE}:.*#@unknown#",
-    f"s#^    {_QUOTE}{_POLICY_KEY}{_QUOTE}:.*#@policy#",
-    "s#^    kubernetes\\.io/service-account\\.name: (.*)#@account \\1#",
-    f"s#.*werf{_DOT}io/sensitive.*#@hidden#",
-    "s#^    [^ ].*#@deep#",
-    "s#^     .*#@deeper#",
-    "s#^  .*#@other#",
-)
-_ANYWHERE: Final = (
-    "s#^---$#---#",
-    "s#^apiVersion: (.*)#@version \\1#",
-    "s#^kind: (.*)#@kind \\1#",
-    f"s#.*werf{_DOT}io/sensitive.*#@hidden#",
-    "s#^ +(- )?serviceAccount(Name)?: (.*)#@account \\3#",
-    "s#^[^ ].*#@other#",
-)
-
-
-def _first_of(commands: Iterable[str]) -> str:
-    """Options of sed that make of a line what the first of these substitutions does."""
-    return " ".join(f"-e '{one}' -e t" for one in commands)
-
-
-_TOKENS: Final = (
-    f"-e '/^metadata:/,/^[^ ]/{{' {_WITH_KEY} {_first_of(_IN_METADATA)} -e '}}' "
-    f"{_first_of(_ANYWHERE)} -e d"
-)
-"""Of the lines of a render what matters, one token each.
-
-werf prints documents anew with sorted keys, so that only a top-level key begins a line, and each
-key of its metadata is indented by two spaces. What is indented further than that allows continues a
-value.
-"""
-_POD_KINDS: Final = (
-    *("CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController"),
-    "StatefulSet",
-)
-_AS_DEFAULT: Final = " | ".join(f"'{kind}  default'" for kind in _POD_KINDS)
-"""Pods run as the account ``default`` where none is named."""
-SAVED_PLAN_PACKED: Final = 16 * 1024 * 1024
-"""Bytes of a plan that werf 3 saves, packed: it is in the Job's memory."""
-SAVED_PLAN_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of such a plan unpacked, which is one line mostly: the Job's script reads it by lines."""
-_TIMESTAMP: Final = '^[[:space:]]*"timestamp": "[^"]*",\\{0,1\\}$'
-"""No text of the plan can look so: in JSON its quotes are escaped, and its line ends."""
-_DRY_RUN_TIME: Final = (
-    r's/\(\\"manager\\":\\"helm\\",\\"operation\\":\\"Apply\\",\\"time\\":\\"\)'
-    r'[0-9]\{4\}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z\\"}/\1\\"}/g'
-)
-"""Of an object that is updated the plan has what its dry run gave, with the time of that."""
-
-_SAVED_PLAN: Final = f"""\
-ask_saving() {{
-  [ -z "${{WERF_SECRET_KEY-}}" ] || inexact={Inexact.ENCRYPTED}
-  for one in gzip head tail od; do
-    command -v "$one" >/dev/null || inexact=${{inexact:-{Inexact.TOOLS}}}
-  done
-  [ -n "$inexact" ] || {{
-    werf bundle plan --save-plan "$memory/asked" --help >/dev/null 2>&1 &&
-      werf bundle apply --use-plan "$memory/asked" --help >/dev/null 2>&1
-  }} || inexact={Inexact.WERF}
-}}
-hash_saved() {{
-  [ -s "$1" ] || failed 'werf saved no plan'
-  packed=$(wc -c <"$1") || broken
-  [ "$packed" -le {SAVED_PLAN_PACKED} ] ||
-    failed "werf's saved plan has $((packed)) bytes; at most {SAVED_PLAN_PACKED} are accepted"
-  : >"$work.unpacked" && : >"$work.hashed" || broken
-  size=$(unpack "$1" 2>/dev/null | head -c {SAVED_PLAN_BYTES + 1} | wc -c) || broken
-  [ "$size" -le {SAVED_PLAN_BYTES} ] ||
-    failed "werf's saved plan has more than {SAVED_PLAN_BYTES} bytes unpacked"
-  last=$(tail -c 4 "$1" | od -A n -t u1) || broken
-  [ -s "$work.unpacked" ] && [ "$((size))" = "$(to_number $last)" ] || several_members
-  : >"$work.hashed" || broken
-  ! {{ head -c "$((packed - 1))" "$1" && echo >"$work.hashed"; }} | gzip -dc >/dev/null 2>&1 ||
-    several_members
-  [ -s "$work.hashed" ] || broken
-  found=$({{ unpack "$1" | sed -n '/{_TIMESTAMP}/p' && echo >"$work.hashed"; }} | wc -l) || broken
-  [ -s "$work.hashed" ] || broken
-  [ "$found" -eq 1 ] ||
-    failed "werf's saved plan has $((found)) lines with a timestamp instead of one"
-  : >"$work.unpacked" && : >"$work.hashed" || broken
-  sum=$({{
-    sed '' "$salt" && echo 'saved plan' &&
-      unpack "$1" | sed -e '/{_TIMESTAMP}/d' -e '{_DRY_RUN_TIME}' && echo >"$work.hashed"
-  }} | sha256sum) || broken
-  [ -s "$work.unpacked" ] && [ -s "$work.hashed" ] || broken
-  saved=${{sum%% *}}
-}}
-several_members() {{
-  failed "werf's saved plan isn't one gzip member with nothing behind it"
-}}
-unpack() {{
-  gzip -dc "$1" && echo >"$work.unpacked"
-}}
-to_number() {{
-  [ "$#" -ne 4 ] || echo $(($1 + ($2 << 8) + ($3 << 16) + ($4 << 24)))
-}}
-"""
-"""Of a plan that werf saves nothing but its hash is used (docs/adr/0066-exact-plans.md).
-
-gzip unpacks members one after the other, as werf does, and busybox passes over what is behind. The
-last four bytes are the size of the last member, so that they tell whether there are others; and
-without its last byte a file that ends with a member can't be unpacked.
-"""
-
-BEGINNING: Final = f"""\
-set -u
-LC_ALL=C
-export LC_ALL
-exec 2>&1
-trap 'exit 143' TERM
-trap 'exit 130' INT
-failed() {{
-  printf 'Error: %s\\n' "$1"
-  exit {CheckExit.FAILED:d}
-}}
-broken() {{
-  failed 'the plan could not be read: a tool failed, see the line above'
-}}
-{_UNSEAL}last_error() {{
-  sed -n -e ':next' -e '/^Error: /!d' -e ':cause' -e 'p' -e 'n' \\
-    -e '/^[[:space:]]*[*] /bcause' -e '/^[^ :][^ ]*:[0-9][0-9]*:[0-9][0-9]*$/bcause' \\
-    -e '/^  executing ".*" at <.*>:$/!bnext' -e 'p' -e 'n' -e '/^    [^ ]/bcause' \\
-    -e 'bnext' "$1" >"$work.errors" || broken
-  sed -n -e '/^Error: /h' -e '/^Error: /!H' -e '/error calling [^:]*: ./bshow' \\
-    -e '/^    error calling include:$/bmore' -e '/^    error calling /bshow' -e ':more' \\
-    -e '/execution error at (/bshow' -e '$bshow' -e 'd' \\
-    -e ':show' -e 'g' -e 'p' -e 'q' "$work.errors" || broken
-}}
-require_space() {{
-  printf 'x\\n' 2>/dev/null >"$memory/probe" || failed "$1 needs more memory than there is for it"
-  : >"$memory/probe"
-}}
-render_chart() {{
-  code=0
-  WERF_VALIDATE=1 werf bundle render >"$memory/render" 2>"$memory/messages" || code=$?
-  for one in "$HOME"/.werf/local_cache/helm_chart_dependencies/* \\
-    "$HOME"/.werf/local_cache/helm_chart_dependencies/.[!.]*; do
-    [ -e "$one" ] || [ -h "$one" ] || continue
-    printf 'Error: DependenciesNotVendored: werf downloaded dependencies of the chart\\n'
-    exit {CheckExit.NOT_VENDORED:d}
-  done
-}}
-read_render() {{
-  sed -E {_TOKENS} "$memory/render" >"$memory/tokens" || broken
-  printf '\\n%s\\n' --- >>"$memory/tokens" || broken
-  require_space 'the render of the chart'
-  begin_document
-  while IFS= read -r line; do
-    case $line in
-    @deep* | @hidden) [ "$open" != name ] || is_cut=yes ;;
-    @annotations) section=annotations ;;
-    @other | '@name '* | '@namespace '*) section='' ;;
-    esac
-    case $line in
-    @hidden) is_hidden=yes open='' ;;
-    '@key '*) [ -z "$section" ] || add_key "${{line#* }}" ;;
-    @deeper) [ -z "$open" ] || is_cut=yes ;;
-    *) open='' ;;
-    esac
-    case $line in
-    ---) end_document ;;
-    '@version '*) version=${{line#* }} ;;
-    '@kind '*) kind=${{line#* }} ;;
-    '@name '*)
-      unquote "${{line#* }}"
-      name=$value open=name
-      ;;
-    '@namespace '*)
-      unquote "${{line#* }}"
-      space=$value open=name
-      ;;
-    '@account '*)
-      unquote "${{line#* }}"
-      is_named=yes
-      [ "$value" != "${{account#*/}}" ] || runs=yes
-      ;;
-    '@hook '*)
-      events="$events ${{line#* }}"
-      is_hook=yes open=hook
-      ;;
-    @policy) is_hook=yes ;;
-    @unknown) is_cut=yes ;;
-    esac
-  done <"$memory/tokens" >"$memory/objects"
-  : >"$memory/tokens"
-  require_space 'the render of the chart'
-}}
-add_key() {{
-  case " $keys " in
-  *" $1 "*) twice=$1 ;;
-  *) keys="$keys $1" ;;
-  esac
-}}
-begin_document() {{
-  version='' kind='' name='' space='' open='' events='' section='' keys='' twice=''
-  is_hidden='' is_cut='' is_hook='' is_named='' runs=''
-}}
-unquote() {{
-  value=$1
-  case $value in
-  \\'*\\' | '"'*'"')
-    value=${{value#?}}
-    value=${{value%?}}
-    ;;
-  esac
-}}
-end_document() {{
-  [ "$version $kind" != 'v1 Secret' ] || is_hidden=''
-  [ -z "$is_hidden" ] || printf 'hidden %s/%s\\n' "${{kind:-?}}" "${{name:-?}}"
-  if [ -n "$version$kind$name" ]; then
-    printf 'needs %s %s %s\\n' "$version" "$kind" "$space"
-    case "$kind $is_named ${{account#*/}}" in
-    {_AS_DEFAULT}) runs=yes ;;
-    esac
-    [ "${{space:-${{WERF_NAMESPACE-}}}}" = "${{account%%/*}}" ] || runs=''
-    [ "$space" != "${{WERF_NAMESPACE-}}" ] || space=''
-    case $version in
-    */*) object=$space:${{version%%/*}}:$kind:$name ;;
-    *) object=$space::$kind:$name ;;
-    esac
-    [ -z "$is_cut" ] || printf 'name or hook of %s\\n' "$object"
-    [ -z "$twice" ] || printf 'two annotations of one meaning, %s, in %s\\n' "$twice" "$object"
-    [ -z "$runs" ] || printf '{AS_ACCOUNT}%s\\n' "$object"
-    case $events in
-    *rollback*) printf '{AT_ROLLBACK}create %s\\n' "$object" ;;
-    esac
-    case $events in
-    *delete* | *test*) printf '{AT_UNINSTALL}create %s\\n' "$object" ;;
-    esac
-    if [ -n "$is_hook" ]; then
-      printf '{HOOK}%s\\n' "$object"
-    else
-      printf '{HAS}%s\\n' "$object"
-    fi
-  fi
-  begin_document
-}}
-name_kinds() {{
-  grep -q -F ' is forbidden: ' "$1" || return 0
-  werf bundle render >"$memory/render" 2>"$memory/rest" || return 0
-  read_render
-  : >"$memory/render"
-  sort -u "$memory/objects" >"$memory/needs"
-  sed -n -E 's#^({NEEDS})$#\\1#p' "$memory/needs" >"$memory/kinds"
-  sed -n '1,{PERMISSION_KINDS}p' "$memory/kinds"
-}}
-require_render() {{
-  if [ "$code" -ne 0 ]; then
-    name_kinds "$memory/messages"
-    printf 'werf bundle render ended with exit code %s\\n' "$code"
-    last_error "$memory/messages"
-    exit "$1"
-  fi
-  require_space 'the render of the chart'
-}}
-mark=$(printf '\\001')
-join_documents() {{
-  sed -n -e "$2" -e "s/$mark/${{mark}}a/g" -e '/^---$/bdocument' -e H -e '$!d' \\
-    -e :document -e x -e "s/\\\\n/${{mark}}b/g" -e "$3" -e p "$1"
-}}
-join_render() {{
-  join_documents "$memory/render" '/^---$/,$!d' "${{1-}}"
-}}
-hash_documents() {{
-  : >"$work.hashed" && : >"$work.joined" || broken
-  sum=$({{
-    sed '' "$salt" && {{ "$1" && echo >"$work.joined"; }} |
-      TMPDIR=$memory sort && echo >"$work.hashed"
-  }} | sha256sum) || broken
-  [ -s "$work.joined" ] && [ -s "$work.hashed" ] || broken
-  sum=${{sum%% *}}
-}}
-hash_render() {{
-  hash_documents join_render
-  rendered=$sum
-}}
-{_SAVED_PLAN}plan_deploy() {{
-  code=0
-  : >"$graph" || broken
-  while [ -e "$memory/saved.$plans" ]; do plans=$((plans + 1)); done
-  set --
-  [ -n "$inexact" ] || set -- --save-plan "$memory/saved.$plans"
-  WERF_SHOW_INSIGNIFICANT_DIFFS=1 WERF_SHOW_VERBOSE_DIFFS=1 WERF_SHOW_VERBOSE_CRD_DIFFS=1 \\
-    WERF_DEPLOY_GRAPH_PATH="$graph" \\
-    werf bundle plan --exit-code "$@" >"$memory/diff" 2>&1 || code=$?
-}}
-require_plan() {{
-  case $code in
-  0 | 2 | 3)
-    require_space "the diff of werf's plan"
-    [ -n "$inexact" ] || hash_saved "$memory/saved.$plans"
-    ;;
-  *)
-    name_kinds "$memory/diff"
-    printf 'werf bundle plan ended with exit code %s\\n' "$code"
-    last_error "$memory/diff"
-    exit {CheckExit.FAILED:d}
-    ;;
-  esac
-}}
-work=$TMPDIR/plan
-graph=$work.dot
-memory=$1
-salt=$2
-account={UNKNOWN_ACCOUNT}
-plans=1
-saved=
-inexact=
-"""
-"""On a signal sh ends when werf has ended, before its next command.
-
-The last line ``Error: …`` is werf's, with the causes directly after it (a list, or the trace of a
-template by werf 3), or the first one of a template: what follows may be its text.
-
-Where the account lacks a permission, the kinds of a render without the cluster, which needs none,
-come before it, so that all permissions are named at once (``rights.read_needs``).
-
-Documents are sorted before they are hashed, each joined to one line: what is compared is a set of
-objects, and werf gives those of some kinds in the order of a map. The arguments of
-``join_documents`` are a file, a command of sed for each line, and one for each joined document.
-
-What werf writes to a full directory may be cut off without an error of its own: ``require_space``
-finds that, as nothing of it is free then.
-"""
-
-_CHECKED_DEPLOY: Final = (
-    BEGINNING
-    + """\
-shift 2
-unseal "$@"
-"""
-    + ASK_FOR_EVENTS
-    + """\
-render_chart
-require_render "$code"
-: >"$memory/render"
-unseal "$@"
-"""
-)

@@ -20,7 +20,7 @@ from copyrator.api.selectors import read_selector
 from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
-from copyrator.bundles.engine.key_files import files_of
+from copyrator.bundles.evidence.key_files import files_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec

@@ -29,19 +29,19 @@ import yaml
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.text import count, time_since
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.rights import missing_of, required_permissions
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
+from copyrator.bundles.features.approval.rights import (
+    is_uninstalled,
+    missing_of,
+    required_permissions,
+)
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
-    add_rules,
     format_permission,
-    grants,
-    is_uninstalled,
     list_missing,
-    uninstall_permissions,
 )
+from copyrator.cli.bundles.roles import add_rules, grants, uninstall_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import BundleView
 

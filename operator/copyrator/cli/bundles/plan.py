@@ -28,8 +28,13 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.engine.restrictions import describe_left_out, restrict_spec
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    OperationCounts,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+    PlanSummary,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
@@ -37,14 +42,8 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
+from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.plans import (
-    OperationCounts,
-    PlanOutcome,
-    PlanRequests,
-    PlanSummary,
-    PreviewPlan,
-)
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     contents,
@@ -54,10 +53,12 @@ from copyrator.bundles.features.approval.words import (
     how_to_decide,
     lacking_reasons,
     operation_counts,
-    preview_failure,
 )
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.jobs.words import AT_ROLLBACK, AT_UNINSTALL
+from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL
+from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

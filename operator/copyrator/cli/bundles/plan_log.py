@@ -18,7 +18,12 @@ from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import said
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    MAX_RISKY,
+    PlanOutcome,
+    PlanStatus,
+    PlanSummary,
+)
 from copyrator.bundles.features.approval.operations import (
     MAX_TEXT,
     NO_OBJECTS,
@@ -32,10 +37,9 @@ from copyrator.bundles.features.approval.operations import (
     count_all,
     describe_counts,
     effects,
-    plan_id,
     read_block,
 )
-from copyrator.bundles.features.approval.plans import MAX_RISKY, PlanOutcome, PlanSummary
+from copyrator.bundles.features.approval.record import id_of
 from copyrator.bundles.features.approval.script import NONCE_AT
 from copyrator.bundles.features.drift.fields import DriftStatus
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
@@ -240,15 +244,7 @@ def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Ope
     is_newest = check.job == drift.found_job and check.id is not None
     for missing in (None, namespace):
         operations = effects(found, missing)
-        is_same = not is_newest or check.id == plan_id(
-            digest=check.digest or "",
-            values_hash=check.values_hash,
-            job={"hash": check.job_hash},
-            revision=found.revision,
-            operations=operations,
-            render=found.render,
-            objects=found.objects,
-        )
+        is_same = not is_newest or check.id == id_of(check, replace(found, exact=None), operations)
         if is_same and set(map(str, operations)).issuperset(drift.objects):
             return operations
     return None

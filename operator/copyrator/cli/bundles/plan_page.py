@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.text import Detail, count, printable, said, time_since
-from copyrator.bundles.engine.words import Section
-from copyrator.bundles.features.approval.fields import PlanStatus
+from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import is_spent
 from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (
@@ -29,6 +27,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.words import Section
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
 from copyrator.cli.bundles.plan import (

@@ -19,7 +19,7 @@ from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.schema import InvalidSpec, SpecError, read
 from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
@@ -324,10 +324,10 @@ def _check(entry: dict[str, Any]) -> None:
 def _roots(path: Path | None) -> bytes:
     if path is None:
         return b""
-    from copyrator.signatures.notation import read_roots
+    from copyrator.signatures.notation import load_roots
 
     content = _content(path, SIGNATURE_ROOT_BYTES)
-    read_roots(str(path), content)
+    load_roots(str(path), content)
     return content
 
 

@@ -42,8 +42,7 @@ from copyrator.bundles.engine.gate import (
     hold_back,
     load_gates,
 )
-from copyrator.bundles.engine.signers import Asked
-from copyrator.bundles.engine.tags import Choice, Criteria, deployed_tag, explain
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.freeze.fields import FreezeFindings
 from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
@@ -51,6 +50,7 @@ from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, Promotio
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.tags import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles.clouds import bundles_credential, registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -220,8 +220,8 @@ async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
-    from copyrator.bundles.engine.key_files import files_of  # noqa: PLC0415 - not for --help
     from copyrator.bundles.engine.references import verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.evidence.key_files import files_of  # noqa: PLC0415 - not for --help
 
     there = verify_ref(namespace, ref)
     try:

@@ -13,7 +13,7 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, format_time, printable
 from copyrator.api.version_range import TAG
 from copyrator.bundles.engine.gate import Passed
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (

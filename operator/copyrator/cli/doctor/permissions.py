@@ -24,9 +24,9 @@ from copyrator.bundles.engine.references import (
     references_of,
     scope_permissions,
 )
-from copyrator.bundles.engine.restrictions import refusal
 from copyrator.bundles.features.health.fields import HealthMode
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
+from copyrator.bundles.jobs.restrictions import refusal
 from copyrator.cli.core.installation import Installation, Need, allowed
 from copyrator.cli.core.objects import RESOURCES, Body
 from copyrator.cli.doctor.check import Check, tried

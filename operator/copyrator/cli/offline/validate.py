@@ -27,10 +27,10 @@ from copyrator.api.rule_spec import RuleSpec, Targets, parse_rule, path_of
 from copyrator.api.schema import InvalidSpec, SpecError
 from copyrator.api.text import truncate
 from copyrator.api.verify import VerifyEntry
-from copyrator.bundles.engine.restrictions import remedy, restrict_spec
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
+from copyrator.bundles.jobs.restrictions import remedy, restrict_spec
 from copyrator.cli.offline.install import schemas
 from copyrator.cli.offline.manifests import Manifest, Step
 from copyrator.copies.template.compiling import ENVIRONMENT, compile_text, whole_expression

@@ -47,7 +47,7 @@ from copyrator.copies.seal.hash_key import load_sealer
 from copyrator.copies.seal.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
 from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.kinds import Kinds
-from copyrator.copies.targets.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.copies.targets.reconciler import CopyReconciler
 from copyrator.kube import errors
 from copyrator.kube.client import transport
@@ -55,8 +55,8 @@ from copyrator.kube.client.answers import WatchEvent
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, SERVICEACCOUNTS, Discovery, Resource
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import name_of
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import WatchSpec, name_of
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
@@ -293,7 +293,7 @@ class DryRun:
             else:
                 context.namespaces.put(new)
 
-        spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
+        spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=Namespace.from_metadata)
         context.namespace_watch = self.informers.acquire(spec, changed, on_synced=synced.set)
         async with asyncio.timeout(PATIENCE):
             while not context.namespace_watch.synced:

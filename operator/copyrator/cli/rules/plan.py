@@ -53,7 +53,7 @@ from copyrator.cli.rules.dry_run import (
 )
 from copyrator.cli.rules.why import composition_fault
 from copyrator.cli.view.rule import group_failures
-from copyrator.copies.composed.rules import binding_of
+from copyrator.copies.composed.composer import binding_of
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import Rule
@@ -61,9 +61,9 @@ from copyrator.copies.rules.status import dropped_fields
 from copyrator.copies.rules.summarize import summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.records import SourceReader
+from copyrator.copies.targets.content import DATA_FIELDS
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action
-from copyrator.copies.targets.transform import DATA_FIELDS
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watch.reflector import name_of

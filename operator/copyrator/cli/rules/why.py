@@ -18,8 +18,7 @@ from copyrator.cli.core.faults import hint
 from copyrator.cli.rules.dry_run import DryRun
 from copyrator.cli.view.rule import CopyGroup
 from copyrator.cli.view.why_copy import CopyVerdict, RuleAnswer
-from copyrator.copies.composed.composer import ComposedBinding, ComposeError, check
-from copyrator.copies.composed.rules import binding_of
+from copyrator.copies.composed.composer import ComposedBinding, ComposeError, binding_of, check
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace

@@ -28,8 +28,8 @@ from copyrator.api.text import (
     time_until,
 )
 from copyrator.bundles.engine.poll import interval_of
-from copyrator.bundles.engine.words import Mark, Place, View, lines_at, load_words, rows_at
 from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle
+from copyrator.bundles.words import Mark, Place, View, lines_at, load_words, rows_at
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body

@@ -25,8 +25,8 @@ from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
-from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.reflector import DEFAULT_TIMING, Timing, WatchSpec
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient

@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import (
     Rollback,
 )
 from copyrator.api.text import parse_time, said, times
-from copyrator.bundles.engine.words import Tone, VersionEvent, load_words
+from copyrator.bundles.words import Tone, VersionEvent, load_words
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view.bundle import BundleView, passed_over
 from copyrator.cli.view.why_bundle import is_quarantined

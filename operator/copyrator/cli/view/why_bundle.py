@@ -31,7 +31,8 @@ from copyrator.api.text import (
 )
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.engine.poll import kept_until
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.words import (
     DeployStep,
     Opening,
     Place,
@@ -40,7 +41,6 @@ from copyrator.bundles.engine.words import (
     load_words,
     rows_at,
 )
-from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import (

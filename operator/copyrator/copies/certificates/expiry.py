@@ -13,7 +13,7 @@ from copyrator.copies.certificates.reading import certificates_in
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.targets.transform import keeps
+from copyrator.copies.targets.content import keeps
 from copyrator.metrics import Metrics
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -55,7 +55,7 @@ class CertificateEnds:
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
-        self._gauge = CertificateGauge(context.metrics)
+        self.gauge = CertificateGauge(context.metrics)
         self._read: WeakKeyDictionary[SourceBinding, tuple[Certificate, ...]] = WeakKeyDictionary()
         """Those of each source, which is read once a change."""
 
@@ -87,12 +87,8 @@ class CertificateEnds:
         """Set the metric to what the status says; returns seconds until the condition changes."""
         certificates = rule.status.certificates
         if not certificates:
-            self.forget(rule.key)
+            self.gauge.forget(rule.key)
             return None
-        self._gauge.note(rule.key, certificates[0].not_after.timestamp())
+        self.gauge.note(rule.key, certificates[0].not_after.timestamp())
         warning = self._context.settings.certificate_warning
         return seconds_until_transition(certificates, self._context.clock(), warning)
-
-    def forget(self, key: RuleKey) -> None:
-        """A rule was deleted, or isn't this operator's any more."""
-        self._gauge.forget(key)

@@ -1,4 +1,4 @@
-"""Reads the sources of templates, and holds their contents while copies need them.
+"""Watches and reads the sources of templates, and holds their contents while copies need them.
 
 One reading serves all copies that are rendered and written together: it is dropped a second after
 its last use, so a change of a source, or new and deleted copies of one second, take one reading.
@@ -11,35 +11,52 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
+from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS
-from copyrator.copies.composed.composition import Composition, Part, Reading
+from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS, ComposedSource
+from copyrator.api.rule_status import RuleFacts
+from copyrator.copies.certificates.reading import certificates_in
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import BusyError
-from copyrator.copies.rules.state import CompiledRule
+from copyrator.copies.remotes.clusters import BusyError, RemoteCluster, RemoteUse
+from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState, StoppedError
 from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.bindings import (
     DesiredCopy,
     SourceBinding,
+    problem_of,
     rule_context,
     target_context,
-    unexpected,
 )
-from copyrator.copies.sources.records import refusal
+from copyrator.copies.sources.records import (
+    HeaderReader,
+    SourceHeader,
+    SourceShare,
+    is_newer,
+    refusal,
+)
+from copyrator.copies.sources.watches import ALONE, source_watch
 from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shape
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
-from copyrator.copies.template.scope import Entry, TemplateError
+from copyrator.copies.template.scope import Entry, Findings, TemplateError
 from copyrator.kube import errors
+from copyrator.kube.resources import SECRETS, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import Done, Failed, Outcome, RequeueAfter
 
 OUTLINES = 16
@@ -48,6 +65,260 @@ BUSY_AGAIN: Final = 1.0
 """Seconds before sources are read again that other reconciles are reading."""
 _ALL = ""
 """In place of a namespace, where the copies are the same in all of them."""
+TOGETHER: Final = 0.1
+"""Seconds after a change of a source before the copies are rendered: others may change with it."""
+LONGEST_WAIT: Final = 86_400.0
+"""Seconds after which a rule whose copies depend on the time is reconciled again at the latest."""
+READS = 8
+"""Concurrent reads of all templates' sources."""
+HELD_SECONDS = 1.0
+"""Seconds that contents are held after their last use."""
+_METADATA = ("name", "namespace", "labels", "annotations", "resourceVersion")
+"""What is held of an object's metadata."""
+ATTEMPTS = 3
+"""Readings in a row while the sources change; the watch triggers another one afterwards."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+Versions = Mapping[tuple[str, str, str], str]
+"""resourceVersion by kind (resource key, with the other cluster), namespace and name."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One entry of ``spec.sources``."""
+
+    entry: ComposedSource
+    resource: Resource
+    watch: Registration | None = None
+    """Of headers, also of more objects than the entry's; None before it is opened."""
+    assumed: dict[ObjectName, Mapping[str, Any]] = field(default_factory=dict)
+    """Objects that count as existing in a dry run."""
+    cluster: RemoteCluster | None = None
+    """Where it is in another cluster."""
+    withheld: Callable[[ObjectName], bool] = lambda _name: False
+    """Whether an object is a rule's kubeconfig, which is used nowhere else."""
+    _refused: dict[ObjectName, tuple[str, str]] = field(default_factory=dict)
+    """Objects whose content is never copied: the version that was read, and why."""
+    _found: Mapping[ObjectName, SourceHeader] | None = None
+    _restricted: Sequence[tuple[ObjectName, SourceHeader]] | None = None
+
+    def key(self, name: ObjectName) -> tuple[str, str, str]:
+        """The key of an object in Versions."""
+        kubeconfig = self.entry.kubeconfig
+        place = f" of {kubeconfig}" if kubeconfig else ""
+        return (f"{self.resource.key}{place}", *name)
+
+    def concerns(self, name: ObjectName) -> bool:
+        """Whether it may select an object that its watch delivers."""
+        entry = self.entry
+        return entry.name is None or name == ObjectName(entry.namespace, entry.name)
+
+    def changed(self) -> None:
+        """Its watch has delivered something."""
+        self._found = self._restricted = None
+
+    def refuse(self, name: ObjectName, version: str, why: str) -> None:
+        """An object was read, and its content is never copied."""
+        self._refused[name] = (version, why)
+        self.changed()
+
+    def found(self) -> Mapping[ObjectName, SourceHeader]:
+        """Its objects, sorted by name; without those that a selector matches and are never used."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def restricted(self) -> Sequence[tuple[ObjectName, SourceHeader]]:
+        """Its objects with an annotation that restricts where they are copied to."""
+        if self._restricted is None:
+            self._restricted = [one for one in self.found().items() if one[1].consent is not None]
+        return self._restricted
+
+    def _find(self) -> dict[ObjectName, SourceHeader]:
+        store = dict(self.watch.store) if self.watch is not None else {}
+        reader = HeaderReader(self.resource.kind)
+        store |= {name: reader(body) for name, body in self.assumed.items()}
+        entry = self.entry
+        if entry.name is not None:
+            name = ObjectName(entry.namespace, entry.name)
+            return {name: self._with_refusal(name, store[name])} if name in store else {}
+        judged = (
+            (name, self._with_refusal(name, header)) for name, header in sorted(store.items())
+        )
+        return {name: header for name, header in judged if header.refused is None}
+
+    def _with_refusal(self, name: ObjectName, header: SourceHeader) -> SourceHeader:
+        if self.withheld(name):
+            return replace(header, refused="it is the kubeconfig of a rule")
+        version, why = self._refused.get(name, ("", ""))
+        return replace(header, refused=why) if version == header.resource_version else header
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of all sources; held while copies are rendered and written."""
+
+    composing: Composing
+    versions: Versions
+    size: int
+    """Bytes of the contents."""
+    fingerprint: bytes = b""
+    """A hash of them, of a rule with spec.rollout."""
+
+
+@dataclass(slots=True, eq=False)
+class Composition:
+    """The sources of one rule.
+
+    Attributes:
+        parts: by entry, in the order of the spec.
+        reading: the contents, while they are held.
+        rendered: the versions that the wanted copies were rendered from; None: nothing is.
+        users: how many reconciles use the contents now.
+    """
+
+    parts: Sequence[Part]
+    reading: Reading | None = None
+    rendered: Versions | None = None
+    users: int = 0
+    overridden: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    """Registries that several sources have: the source that isn't used, the one that is."""
+    passed_over: dict[tuple[str, str], None] = field(default_factory=dict)
+    """A source of which nothing is used, and why."""
+    until: datetime | None = None
+    """When the copies change although no source does: a certificate's end."""
+    certificates: tuple[Certificate, ...] = ()
+    """Of the copies, those that end soonest."""
+    fingerprint: bytes = b""
+    """Of the contents that the wanted copies were rendered from; only with spec.rollout."""
+    fault: str | None = None
+    """Why the copies stay as they are, as of the last reconcile of the rule."""
+    timer: asyncio.TimerHandle | None = None
+    """Drops the contents after their last use."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the sources are read."""
+    clusters: frozenset[RemoteCluster] = field(init=False)
+    """The other clusters that some are in."""
+
+    def __post_init__(self) -> None:
+        self.clusters = frozenset(part.cluster for part in self.parts if part.cluster is not None)
+
+    def keep(self) -> None:
+        """Don't drop the contents when their time is over."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def renewed(self, versions: Versions | None) -> None:
+        """The copies are rendered from these versions from now on; None: from none yet."""
+        self.rendered = versions
+        self.overridden = {}
+        self.passed_over = {}
+        self.until = None
+        self.certificates = ()
+
+    def note_certificates(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """A copy was rendered."""
+        found = certificates_in(kind, payload, self.to_string())
+        self.certificates = soonest((*self.certificates, *found))
+
+    def note(self, findings: Findings) -> None:
+        """What rendering a copy found out."""
+        self.overridden |= findings.overridden
+        self.passed_over |= findings.passed_over
+        if findings.until is not None:
+            self.until = min(self.until or findings.until, findings.until)
+
+    def headers(self) -> Iterator[tuple[Part, ObjectName, SourceHeader]]:
+        """Every object in use."""
+        for part in self.parts:
+            for name, header in part.found().items():
+                yield part, name, header
+
+    def sources(self) -> frozenset[tuple[str, str]]:
+        """Every object of this cluster in use, by kind (resource key) and ``namespace/name``."""
+        return frozenset(
+            (part.resource.key, str(name)) for part, name, _ in self.headers() if not part.cluster
+        )
+
+    def is_covered_by(self, read: Versions | None) -> bool:
+        """Whether a reading has everything that the watches know, in these versions or newer."""
+        known = {part.key(name): header.resource_version for part, name, header in self.headers()}
+        return (
+            read is not None
+            and known.keys() == read.keys()
+            and not any(is_newer(version, read[name]) for name, version in known.items())
+        )
+
+    def forbidding(self, target: str) -> str | None:
+        """A source that may not be copied into a namespace, by ``namespace/name``, or None."""
+        for part in self.parts:
+            for name, header in part.restricted():
+                if not header.allows(target):
+                    return str(name)
+        return None
+
+    def unreadable(self) -> Iterator[tuple[str, ObjectName, str]]:
+        """Sources with an invalid annotation, by kind (resource key): they are copied nowhere."""
+        for part in self.parts:
+            for name, header in part.restricted():
+                if header.consent is not None and header.consent.problem:
+                    yield part.resource.key, name, header.consent.problem
+
+    def is_source(self, resource: str, namespace: str, name: str) -> bool:
+        """Whether an object is one of the sources."""
+        return any(
+            not part.cluster
+            and part.resource.key == resource
+            and ObjectName(namespace, name) in part.found()
+            for part in self.parts
+        )
+
+    def missing(self) -> str | None:
+        """Why the copies can't be rendered: a required source doesn't exist, or is refused."""
+        for part in self.parts:
+            entry, found = part.entry, part.found()
+            for name, header in found.items():
+                if header.refused is not None:
+                    what = f"{entry.kind} {name}{entry.cluster}"
+                    return f"sources.{entry.alias}: {what} is never copied: {header.refused}"
+            if not found and not entry.optional:
+                return f"{_nothing(entry)}; the copies stay as they are"
+        return None
+
+    def count(self) -> int:
+        """How many objects are in use."""
+        return sum(len(part.found()) for part in self.parts)
+
+    def describe(self, facts: RuleFacts) -> RuleFacts:
+        """What the status says of the sources."""
+        return replace(
+            facts,
+            overridden=tuple(self.overridden),
+            passed_over=tuple(self.passed_over),
+            composed_of=self.to_string(),
+        )
+
+    def to_string(self) -> str:
+        """``hub, private (3)``."""
+        return ", ".join(_with_number(part) for part in self.parts)
+
+
+def _with_number(part: Part) -> str:
+    found = len(part.found())
+    if not part.entry.single:
+        return f"{part.entry.alias} ({found})"
+    return part.entry.alias if found else f"{part.entry.alias} (missing)"
+
+
+def _nothing(entry: ComposedSource) -> str:
+    if entry.name is not None:
+        what = f"there is no {entry.kind} {entry.namespace}/{entry.name}{entry.cluster}"
+        return f"sources.{entry.alias}: {what}"
+    selector = entry.selector.to_string() if entry.selector else ""
+    where = f"{entry.namespace}{entry.cluster}"
+    return f"sources.{entry.alias}: no {entry.kind} in {where} matches {selector}"
 
 
 class NotHeldError(Exception):
@@ -127,17 +398,17 @@ class ComposedBinding(SourceBinding):
         try:
             async with self._composer.held(self) as renewed:
                 if renewed:
-                    context.requeue_rule(rule)  # to render its other copies, too
+                    context.queue.add(rule)  # to render its other copies, too
                 if (place := context.namespaces.get(namespace)) is not None:
                     self.compose(place)
                 return await write()
         except ComposeError:
-            context.requeue_rule(rule)  # which reports the error in its status
+            context.queue.add(rule)  # which reports the error in its status
             return Done()
         except (BusyError, NotHeldError):
             return RequeueAfter(BUSY_AGAIN)
         except errors.ApiError as error:
-            context.requeue_rule(rule)
+            context.queue.add(rule)
             return Failed(error)
 
     def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
@@ -181,15 +452,14 @@ class ComposedBinding(SourceBinding):
             return
         try:
             content = self.content(namespace)
-            desired = DesiredCopy(known.name, content).without_content()
+            desired = DesiredCopy(known.name, content)
+            desired.content = None
             desired.outline = self._outline_of(content)
             self.composition.note_certificates(content.kind, content.payload)
-        except TemplateError as error:
-            desired = DesiredCopy(known.name, None, str(error))
         except NotHeldError:
             raise
         except Exception as error:
-            desired = DesiredCopy(known.name, None, unexpected(error))
+            desired = DesiredCopy(known.name, None, problem_of(error))
         self._by_namespace[namespace.name if self.compiled.follows_namespaces else _ALL] = desired
 
     def _outline_of(self, content: Content) -> Content:
@@ -219,18 +489,6 @@ def _name_in(template: Tree | None) -> Text:
     return name if isinstance(name, Text) else Text(name)
 
 
-READS = 8
-"""Concurrent reads of all templates' sources."""
-HELD_SECONDS = 1.0
-"""Seconds that contents are held after their last use."""
-_METADATA = ("name", "namespace", "labels", "annotations", "resourceVersion")
-"""What is held of an object's metadata."""
-ATTEMPTS = 3
-"""Readings in a row while the sources change; the watch triggers another one afterwards."""
-
-_encoder = msgspec.json.Encoder(order="deterministic")
-
-
 class ComposeError(Exception):
     """The sources can't be used (now); the copies stay as they are."""
 
@@ -241,13 +499,121 @@ class ComposeError(Exception):
         """Whether it may succeed later although no source changes."""
 
 
+def binding_of(context: CopyContext, owner: str) -> ComposedBinding | None:
+    """The binding of a rule with ``spec.sources``, or None."""
+    for binding in context.index.of_rule(owner).values():
+        return binding if isinstance(binding, ComposedBinding) else None
+    return None
+
+
 class Composer:
-    """Reads and holds sources."""
+    """Reads and holds the sources of all rules with ``spec.sources``, and renders their copies."""
 
     def __init__(self, context: CopyContext) -> None:
         self.context = context
         self._reads = asyncio.Semaphore(READS)
-        self._timers: dict[Composition, asyncio.TimerHandle] = {}
+
+    def begin(
+        self,
+        state: RuleState,
+        resources: Sequence[Resource],
+        remotes: Mapping[KubeconfigRef, RemoteUse],
+    ) -> list[Registration]:
+        """Watch the metadata of a template's sources, and add its binding."""
+        context, compiled = self.context, state.compiled
+        assert compiled is not None
+        parts = []
+        for entry, resource in zip(compiled.spec.sources, resources, strict=True):
+            part = Part(entry, resource)
+            if entry.kubeconfig is not None:
+                part.cluster = remotes[entry.kubeconfig].served
+            elif resource == SECRETS:
+                part.withheld = context.rules.is_kubeconfig
+            parts.append(part)
+        composition = Composition(parts)
+        context.index.add(ComposedBinding(compiled, composition, self))
+        share = context.shares.of(None)
+        watches = []
+        for part in parts:
+            informers = part.cluster.informers if part.cluster else context.informers
+            watch = informers.acquire(
+                _spec(informers, part, part.cluster.share if part.cluster else share),
+                partial(_source_changed, context, state, part),
+                on_synced=lambda: context.queue.add(state.key),
+            )
+            part.watch = watch
+            part.changed()
+            watches.append(watch)
+            if (kubeconfig := part.entry.kubeconfig) is not None:
+                remotes[kubeconfig].watches.append(watch)
+        context.index.set_read(compiled.rule.owner, composition.sources())
+        return watches
+
+    async def compose(self, state: RuleState) -> None:
+        """Render the copies of all targets where a source, or the time, has changed.
+
+        Raises:
+            StoppedError: the sources can't be used (now); the copies stay as they are.
+            ApiError: one can't be read.
+        """
+        compiled = state.compiled
+        assert compiled is not None
+        binding = binding_of(self.context, compiled.rule.owner)
+        if binding is None:
+            return
+        composition = binding.composition
+        try:
+            check(composition)
+            await self._render(binding)
+        except BusyError:
+            raise StoppedError(None, BUSY_AGAIN) from None
+        except ComposeError as error:
+            composition.fault = f"{error.condition.reason}: {error.condition.message}"
+            state.freeze()
+            facts = RuleFacts(
+                sources=composition.count(),
+                composed_of=composition.to_string(),
+                targets=len(compiled.targets),
+                copies=compiled.rule.status.copies,
+            )
+            again = self.context.timing.room_again if error.waits else None
+            raise StoppedError(error.condition, again, facts) from error
+        composition.fault = None
+
+    async def _render(self, binding: ComposedBinding) -> None:
+        context, composition = self.context, binding.composition
+        if composition.until is not None and composition.until <= context.clock():
+            self.drop(composition)
+            composition.renewed(None)
+        turn = TimeSlice()
+        known = composition.is_covered_by(composition.rendered)
+        if known and not await self._is_any_pending(binding, turn):
+            return
+        async with self.held(binding):
+            for name in list(binding.compiled.targets):
+                namespace = context.namespaces.get(name)
+                if namespace is not None:
+                    binding.compose(namespace)
+                await turn.pause()
+
+    async def _is_any_pending(self, binding: ComposedBinding, turn: TimeSlice) -> bool:
+        """Whether the copy of any target has to be rendered."""
+        for name in list(binding.compiled.targets):
+            namespace = self.context.namespaces.get(name)
+            if namespace is not None and binding.at(namespace).pending:
+                return True
+            if namespace is not None and not binding.compiled.follows_namespaces:
+                return False  # they are all the same
+            await turn.pause()
+        return False
+
+    def seconds_until_change(self, owner: str) -> float | None:
+        """When the copies have to be rendered again although no source changes."""
+        binding = binding_of(self.context, owner)
+        if binding is None or binding.composition.until is None:
+            return None
+        left = (binding.composition.until - self.context.clock()).total_seconds()
+        return min(max(left, 0.0) + 1.0, LONGEST_WAIT)
 
     @asynccontextmanager
     async def held(self, binding: ComposedBinding) -> AsyncIterator[bool]:
@@ -265,8 +631,7 @@ class Composer:
         if composition.clusters and composition.lock.locked():
             raise BusyError  # no further worker waits for another cluster
         composition.users += 1
-        if timer := self._timers.pop(composition, None):
-            timer.cancel()
+        composition.keep()
         try:
             async with composition.lock:
                 renewed = await self._refresh(binding)
@@ -275,13 +640,11 @@ class Composer:
             composition.users -= 1
             if not composition.users and composition.reading is not None:
                 loop = asyncio.get_running_loop()
-                timer = loop.call_later(HELD_SECONDS, self.drop, composition)
-                self._timers[composition] = timer
+                composition.timer = loop.call_later(HELD_SECONDS, self.drop, composition)
 
     def drop(self, composition: Composition) -> None:
         """Hold the contents no longer."""
-        if timer := self._timers.pop(composition, None):
-            timer.cancel()
+        composition.keep()
         if composition.reading is not None:
             self.context.shares.of(None).give_back(composition.reading.size)
             composition.reading = None
@@ -410,3 +773,45 @@ def check(composition: Composition) -> None:
         raise ComposeError(RuleReason.TOO_LARGE, f"{why}; the copies stay as they are")
     if missing := composition.missing():
         raise ComposeError(RuleReason.SOURCE_NOT_FOUND, missing)
+
+
+def _spec(informers: InformerFactory, part: Part, share: SourceShare) -> WatchSpec:
+    """Few names of a namespace have a watch each; more share one of all its metadata.
+
+    In another cluster each has its own, which needs no right to more than that object.
+    """
+    entry, resource = part.entry, part.resource
+    whole = source_watch(resource, share, entry.namespace, entry.name, entry.selector)
+    alone = replace(whole, metadata_only=True, decode=HeaderReader(resource.kind))
+    if entry.name is None or part.cluster is not None or alone in informers:
+        return alone
+    wide, place = replace(alone, name=None), (resource, entry.namespace)
+    known = sum((s.resource, s.namespace) == place and bool(s.name) for s in informers.specs())
+    return wide if wide in informers or known >= ALONE else alone
+
+
+def _source_changed(
+    context: CopyContext,
+    state: RuleState,
+    part: Part,
+    name: ObjectName,
+    _old: SourceHeader | None,
+    _new: SourceHeader | None,
+) -> None:
+    if not part.concerns(name):
+        return
+    part.changed()
+    if part.watch is None or state.compiled is None:  # it is being opened, or not served any more
+        return
+    owner = state.compiled.rule.owner
+    binding = binding_of(context, owner)
+    if binding is None or part not in binding.composition.parts:
+        return
+    composition = binding.composition
+    context.index.set_read(owner, composition.sources())
+    if composition.is_covered_by(composition.rendered) and state.phase is not RulePhase.FROZEN:
+        return  # it was read already
+    if state.phase is RulePhase.SERVING:
+        state.trace.source_changed(str(name))
+        state.lag.change(context.monotonic())
+    context.queue.add_after(state.key, TOGETHER)

@@ -7,21 +7,26 @@ copy is read.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import CopyKey
+from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState, Stopped
+from copyrator.api.rule_status import RuleFacts
 from copyrator.api.structs import replace
+from copyrator.api.text import format_time
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rollout import steps
 from copyrator.copies.rollout.consumers import Consumers, ConsumersError
-from copyrator.copies.rollout.rule import RuleRollout
 from copyrator.copies.rollout.steps import (
     ConsumerState,
     RestartCause,
+    RolloutBarrier,
     TargetNamespace,
     in_order,
     merge_unhealthy,
@@ -29,11 +34,75 @@ from copyrator.copies.rollout.steps import (
     unhealthy,
 )
 from copyrator.copies.rules.state import CompiledRule, RuleState
-from copyrator.copies.sources.bindings import CopyRequest
+from copyrator.copies.rules.trace import Trigger
 from copyrator.workqueue.fairness import TimeSlice
 
 WriteStatus = Callable[[], Awaitable[None]]
 """Writes a rule's status now, unless another client has changed the rule."""
+
+
+class RuleRollout(RolloutBarrier):
+    """A rule's barrier (copies.rules.state.Barrier), and why it is where it is."""
+
+    __slots__ = ("compiled", "fault", "next_consumer_read", "state")
+
+    def __init__(self, compiled: CompiledRule) -> None:
+        super().__init__()
+        self.compiled = compiled
+        self.state: RolloutState | None = None
+        """For the status; None while it isn't known."""
+        self.fault: str | None = None
+        """Why it can't continue now: a message."""
+        self.next_consumer_read = 0.0
+        """Loop time before which the consumer that stopped it is not read."""
+
+    def describe(self, facts: RuleFacts) -> RuleFacts:
+        """What the status says of it."""
+        return dataclasses.replace(facts, rollout=self.state)
+
+    def cause(self) -> tuple[Trigger, tuple[str, ...]] | None:
+        """A step after the first one, or a user's end of all steps; None where it is neither."""
+        if self.state is None:
+            return None
+        finish = self.compiled.rule.finish or ""
+        if finish.startswith(f"{self.state.content}-"):  # it may have ended already
+            return Trigger.ROLLOUT_FINISHED, ()
+        return (Trigger.ROLLOUT, (str(self.state.step),)) if self.state.step > 1 else None
+
+    @property
+    def progress(self) -> str:
+        """``rollout step 2 of 4, the next one is due at …``; empty where none is in progress."""
+        state = self.state
+        if state is None or not state.running:
+            return ""
+        text = f"rollout step {state.step} of {self._steps}"
+        if state.next_at is None:
+            return f"{text}, being written"
+        due = "it ends" if state.step == self._steps else "the next one is due"
+        return f"{text}, {due} at {format_time(state.next_at)}"
+
+    def blocked(self, copies: str) -> ReadyCondition | None:
+        """Why nothing more is changed; `copies` is how many have the new content."""
+        if self.state is None or self.state.stopped is None:
+            if not self.fault:
+                return None
+            text = f"the rollout can't continue: {copies}: {self.fault}"
+            return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
+        who, lacks = self.state.stopped, self.state.stopped.message
+        return ReadyCondition(
+            Health.STALLED,
+            RuleReason.ROLLOUT_STOPPED,
+            f"{who.kind} {who.namespace}/{who.name} isn't healthy since its copy was changed"
+            f"{f' ({lacks})' if lacks else ''}; the rollout is stopped at step {self.state.step} "
+            f"of {self._steps}: {copies}. It continues when that recovers, and starts over when "
+            "the source changes; to continue nevertheless: copyrator rollout resume rule "
+            f"{self.compiled.rule.owner}",
+        )
+
+    @property
+    def _steps(self) -> int:
+        rollout = self.compiled.spec.rollout
+        return len(rollout.steps) if rollout else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,48 +115,6 @@ class RolloutTargets:
     """Those with a copy of other content."""
     unwritten: frozenset[str]
     """Of these, those whose write hasn't failed."""
-
-
-def content_of(context: CopyContext, compiled: CompiledRule) -> str:
-    """A keyed hash of what a rule's copies are to have, whatever their namespaces."""
-    owner = compiled.rule.owner
-    marks = {origin: binding.mark.hex() for origin, binding in context.index.of_rule(owner).items()}
-    return compiled.sealer.digest({"rule": owner, "content": marks}).hex()
-
-
-async def compare(
-    context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime
-) -> RolloutTargets:
-    """Compare all targets; `began`: when the rollout of the present content did, or would."""
-    targets: dict[str, TargetNamespace] = {}
-    old: set[str] = set()
-    unwritten: set[str] = set()
-    turn = TimeSlice()
-    for binding in list(context.index.of_rule(compiled.rule.owner).values()):
-        for name in list(compiled.targets):
-            await turn.pause()
-            namespace = context.namespaces.get(name)
-            if namespace is None or namespace.terminating or not binding.covers(namespace):
-                continue
-            targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
-            request = binding.request(namespace)
-            if _is_old(context, compiled, request):
-                old.add(name)
-                if CopyKey(compiled.resource, name, request.desired.name) not in context.problems:
-                    unwritten.add(name)
-    ordered = in_order(rollout, targets.values(), began)
-    return RolloutTargets(ordered, frozenset(old), frozenset(unwritten))
-
-
-def _is_old(context: CopyContext, compiled: CompiledRule, request: CopyRequest) -> bool:
-    """Whether a copy of the rule has other content; not one that can't be written at all."""
-    view = context.kinds.get(compiled.resource)
-    if view is None or request.broken or request.pending:
-        return False
-    record = view.copies.get((request.namespace.name, request.desired.name))
-    if record is None or record.owner != compiled.rule.owner or record.deleting:
-        return False
-    return request.is_old(record)
 
 
 AT_ONCE: Final = 0.0
@@ -114,26 +141,23 @@ class _Decision:
         """The rule."""
         return self.rollout.compiled
 
+    @property
+    def content(self) -> str:
+        """A keyed hash of what a rule's copies are to have now, whatever their namespaces."""
+        owner = self.compiled.rule.owner
+        bindings = self.context.index.of_rule(owner)
+        marks = {origin: binding.mark.hex() for origin, binding in bindings.items()}
+        return self.compiled.sealer.digest({"rule": owner, "content": marks}).hex()
+
     async def take(self) -> float | None:
         """Decide and act; see `Rollouts.advance`."""
-        try:
-            wait = await self._decide()
-        except ConsumersError as error:
-            self.rollout.fault = str(error)
-            return FAULT_SECONDS
-        self.rollout.fault = None
-        return wait
-
-    async def _decide(self) -> float | None:
-        content = content_of(self.context, self.compiled)
+        content = self.content
         before = self.rollout.state or self.compiled.rule.status.rollout
         if before is not None and before.content == content and not before.running:
             return self._done(content)
         now = self.context.clock()
-        found = await compare(
-            self.context, self.compiled, self.spec, steps.began(before, content, now)
-        )
-        if content_of(self.context, self.compiled) != content:
+        found = await self._compare(steps.began(before, content, now))
+        if self.content != content:
             return AT_ONCE
         wanted = steps.Wanted(content, len(found.ordered), len(found.old))
         known = steps.begin(self.spec, before, wanted, now)
@@ -145,6 +169,37 @@ class _Decision:
         if self.compiled.rule.finish == known.id:
             return await self._at_once(content, found)
         return await (self._enter if known != before else self._carry_on)(known, found)
+
+    async def _compare(self, began: datetime) -> RolloutTargets:
+        """Compare all targets; `began`: when the rollout of the present content did, or would."""
+        context, compiled = self.context, self.compiled
+        view = context.kinds[compiled.resource]
+        targets: dict[str, TargetNamespace] = {}
+        old: set[str] = set()
+        unwritten: set[str] = set()
+        turn = TimeSlice()
+        for binding in list(context.index.of_rule(compiled.rule.owner).values()):
+            for name in list(compiled.targets):
+                await turn.pause()
+                namespace = context.namespaces.get(name)
+                if namespace is None or namespace.terminating or not binding.covers(namespace):
+                    continue
+                targets[name] = TargetNamespace(name, namespace.labels, namespace.created)
+                request = binding.request(namespace)
+                key = CopyKey(compiled.resource, name, request.desired.name)
+                record = view.copies.get((name, key.name))
+                if record is None or record.owner != request.owner or record.deleting:
+                    continue
+                # One that can't be rendered isn't changed at all.
+                if not (request.broken or request.pending) and request.is_old(record):
+                    old.add(name)
+                    if (
+                        CopyKey(compiled.resource, name, request.desired.name)
+                        not in context.problems
+                    ):
+                        unwritten.add(name)
+        ordered = in_order(self.spec, targets.values(), began)
+        return RolloutTargets(ordered, frozenset(old), frozenset(unwritten))
 
     async def _carry_on(self, known: RolloutState, found: RolloutTargets) -> float | None:
         """A step has begun, maybe before a restart."""
@@ -185,7 +240,7 @@ class _Decision:
             cause = RestartCause(self.compiled.rule.owner, content, back=interrupted is not None)
             seen = await self.consumers.find(self.compiled, places)
             await self.consumers.restart(cause, seen)
-            if content_of(self.context, self.compiled) != content:
+            if self.content != content:
                 self.rollout.close()
                 return AT_ONCE
         return self._done(content)
@@ -218,7 +273,7 @@ class _Decision:
     ) -> float | None:
         if not await self._persist(state):
             return UNSAVED
-        if content_of(self.context, self.compiled) != state.content:
+        if self.content != state.content:
             return AT_ONCE
         if is_new and state.step == 1:
             self._count("started")
@@ -277,7 +332,7 @@ class _Decision:
         return max(self.spec.pause, least)
 
     async def _end_step(self, state: RolloutState, found: RolloutTargets) -> float | None:
-        if content_of(self.context, self.compiled) != state.content:
+        if self.content != state.content:
             return AT_ONCE
         if state.stopped is not None and (added := self._unwritten(state, found)):
             return await self._extend(state, found, added)  # an edit has made the step larger
@@ -362,7 +417,11 @@ class Rollouts:
         spec = rollout.compiled.spec.rollout
         assert spec is not None
         decision = _Decision(self._context, state, rollout, spec, self._consumers, write)
-        wait = await decision.take()
+        try:
+            wait = await decision.take()
+            rollout.fault = None
+        except ConsumersError as error:
+            wait, rollout.fault = FAULT_SECONDS, str(error)
         if rollout.state is not None and rollout.state.running:
             state.lag.changed_at = None  # its copies are delayed by the rollout
         return wait

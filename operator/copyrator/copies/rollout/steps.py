@@ -232,37 +232,32 @@ def _contents(text: Any) -> dict[str, str]:
 # --- what a pod names ----------------------------------------------------------------------------
 
 
+_REFERENCES: Final = {
+    "ConfigMap": ("configMap", "name", "configMapKeyRef", "configMapRef"),
+    "Secret": ("secret", "secretName", "secretKeyRef", "secretRef"),
+}
+"""By kind: a volume's field and that of the name in it, the fields of env and envFrom."""
+
+
 def names_used(kind: str, template: Mapping[str, Any]) -> Iterator[str]:
-    """The objects of a kind that a pod template names."""
+    """The objects of a kind, one of COPIES_USED, that a pod template names."""
     spec = map_in(template, "spec")
-    if kind == "ServiceAccount":
+    if kind not in _REFERENCES:
         yield text_in(spec, "serviceAccountName")
         return
-    yield from _in_volumes(kind, spec)
-    for place in ("containers", "initContainers"):
-        for container in maps_in(spec, place):
-            yield from _in_environment(kind, container)
+    volume, name, key, whole = _REFERENCES[kind]
+    for one in maps_in(spec, "volumes"):
+        yield text_in(map_in(one, volume), name)
+        for source in maps_in(map_in(one, "projected"), "sources"):
+            yield text_in(map_in(source, volume), "name")
+    for container in (*maps_in(spec, "containers"), *maps_in(spec, "initContainers")):
+        for one in maps_in(container, "env"):
+            yield text_in(map_in(map_in(one, "valueFrom"), key), "name")
+        for one in maps_in(container, "envFrom"):
+            yield text_in(map_in(one, whole), "name")
     if kind == "Secret":
         for one in maps_in(spec, "imagePullSecrets"):
             yield text_in(one, "name")
-
-
-def _in_volumes(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
-    field, name = ("secret", "secretName") if kind == "Secret" else ("configMap", "name")
-    for volume in maps_in(spec, "volumes"):
-        yield text_in(map_in(volume, field), name)
-        for source in maps_in(map_in(volume, "projected"), "sources"):
-            yield text_in(map_in(source, field), "name")
-
-
-def _in_environment(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
-    key, whole = (
-        ("secretKeyRef", "secretRef") if kind == "Secret" else ("configMapKeyRef", "configMapRef")
-    )
-    for one in maps_in(container, "env"):
-        yield text_in(map_in(map_in(one, "valueFrom"), key), "name")
-    for one in maps_in(container, "envFrom"):
-        yield text_in(map_in(one, whole), "name")
 
 
 # --- decisions -----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
 
 if TYPE_CHECKING:
-    from copyrator.copies.template.compiling import CompiledText
+    pass
 
 COMPILED_AT_ONCE: Final = 512
 """Characters of the longest string that is compiled in the operator's own process: of nothing but
@@ -175,52 +175,31 @@ class RuleCompiler:
         return found
 
     async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
+        from copyrator.copies.template.compiling import compile_texts, name_refusal
+
         places = {text: place for place, text in rule_texts(spec)}
-        if (why := _refusal(rule, spec, self._context.settings)) is not None:
+        name = spec.transform.name if tenant_of(rule, self._context.settings) else None
+        if name and (why := name_refusal(name)):
             return ready_conditions.tenant_refused(why)
-        slice_ = TimeSlice()
+        own_name = spec.template.body["metadata"]["name"] if spec.template else None
+        lengths = [len(text) for text in places]
+        here = sum(lengths) <= COMPILED_HERE and max(lengths, default=0) <= COMPILED_AT_ONCE
+        isolated, slice_ = self._context.isolated, TimeSlice()
         found: dict[str, Text] = {}
-        for batch in _batches(places):
-            answers = await self._compile_batch(rule, batch, places)
+        for batch in [[text] for text in places] if here else _batches(places):
+            if here:
+                answers = compile_texts(batch)
+            else:
+                answers = await isolated.call(compile_texts, rule.key.namespace, batch)
             for text, answer in answers.items():
                 if isinstance(answer, str):
                     return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))
-                if SOURCES in answer.names and text == _name_in(spec):
+                if SOURCES in answer.names and text == own_name:
                     why = "can't depend on sources: the names of copies are fixed"
                     return ready_conditions.invalid(InvalidSpec(_NAME, why))
                 found[text] = Text(text, answer)
                 await slice_.pause()
         return found
-
-    async def _compile_batch(
-        self, rule: Rule, batch: list[str], places: Mapping[str, object]
-    ) -> dict[str, CompiledText | str]:
-        """The code of each text, or its error."""
-        from copyrator.copies.template.compiling import compile_texts
-
-        short = max(map(len, batch)) <= COMPILED_AT_ONCE
-        if not short or sum(map(len, places)) > COMPILED_HERE:
-            isolated = self._context.isolated
-            return await isolated.call(compile_texts, rule.key.namespace, batch)
-        slice_ = TimeSlice()
-        found: dict[str, CompiledText | str] = {}
-        for text in batch:
-            found |= compile_texts([text])
-            await slice_.pause()
-        return found
-
-
-def _name_in(spec: RuleSpec) -> str:
-    """The template's text for the names of copies."""
-    return str(spec.template.body["metadata"]["name"]) if spec.template else ""
-
-
-def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
-    """What in a tenant's name template isn't allowed to tenants' rules."""
-    from copyrator.copies.template.compiling import name_refusal
-
-    name = spec.transform.name
-    return name_refusal(name) if name and tenant_of(rule, settings) else None
 
 
 def _batches(texts: Mapping[str, object]) -> list[list[str]]:

@@ -18,7 +18,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import DeletionPolicy, RuleSpec
 from copyrator.api.rule_status import RuleFacts
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.context import CopyContext
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import is_served
 from copyrator.copies.rules.rules import Rule
@@ -30,7 +30,6 @@ from copyrator.copies.rules.status import (
     write_status,
 )
 from copyrator.copies.rules.summarize import RuleSummary, owned_copies
-from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.planning import Cause, Unconfirmed, judge_edit
 from copyrator.kube import errors
 from copyrator.workqueue.fairness import TimeSlice
@@ -107,7 +106,10 @@ class DeletionGuard:
             state.deletions.spare()
             return
         known = state.deletions.condemned.issuperset(summary.unwanted)
-        if summary.is_mass_deletion and not (edited or known or self._is_listed_again(state)):
+        assert self._context.namespace_watch is not None
+        watches = [*state.sources, self._context.namespace_watch]
+        is_sure = edited or known or not summary.is_mass_deletion
+        if not (is_sure or state.deletions.listed_again(watches)):
             log.warning(
                 "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
                 "listing again before they are deleted",
@@ -137,10 +139,6 @@ class DeletionGuard:
         state.deletions.confirm(rule.generation)
         return True
 
-    def _is_listed_again(self, state: RuleState) -> bool:
-        assert self._context.namespace_watch is not None
-        return state.deletions.listed_again([*state.sources, self._context.namespace_watch])
-
 
 KIND_GONE = 10.0
 """Seconds that a kind must be missing before its objects count as deleted."""
@@ -159,14 +157,12 @@ class RuleRemover:
     def __init__(
         self,
         context: CopyContext,
-        kinds: Kinds,
         release: Callable[[RuleKey], None],
         *forgets: Callable[[RuleKey], None],
     ) -> None:
         self._release = release
         self._forgets = (release, *forgets)
         self._context = context
-        self._kinds = kinds
         self._takeover_at: dict[RuleKey, float] = {}
         """Loop time from which this operator ends a rule that it doesn't serve."""
 
@@ -197,7 +193,7 @@ class RuleRemover:
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
         for key in self._context.index.remove_rule(owner):
-            self._context.requeue_rule(key, Priority.RESYNC)
+            self._context.queue.add(key, Priority.RESYNC)
 
     async def remove(self, rule: Rule) -> Outcome:
         """Delete the rule's copies, then remove the finalizer.
@@ -257,8 +253,12 @@ class RuleRemover:
         for view in self._context.kinds.values():
             if view.synced:
                 continue
-            is_lasting = isinstance(view.registration.failure, errors.Forbidden | errors.NotFound)
-            if not is_lasting or (view.resource.kind == kind and not _is_kind_gone(view)):
+            failure = view.registration.failure
+            if not isinstance(failure, errors.Forbidden | errors.NotFound):
+                return False
+            missing = isinstance(failure, errors.NotFound) and failure.kind_missing
+            is_gone = missing and view.registration.reflector.failing_for >= KIND_GONE
+            if view.resource.kind == kind and not is_gone:
                 return False
         return True
 
@@ -279,9 +279,3 @@ class RuleRemover:
             return
         report_all_writes(self._context, [rule])
         self.forget(rule.key)
-
-
-def _is_kind_gone(view: KindView) -> bool:
-    failure = view.registration.failure
-    missing = isinstance(failure, errors.NotFound) and failure.kind_missing
-    return missing and view.registration.reflector.failing_for >= KIND_GONE

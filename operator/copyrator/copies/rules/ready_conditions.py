@@ -166,14 +166,12 @@ def summarized(
 
 def _incomplete(summary: RuleSummary, progress: str) -> ReadyCondition | None:
     """Some copies aren't as wanted: they have failed, wait at a barrier, or are due."""
-    if summary.contested:
-        text = _contested(summary)
-        text = f"{text}; {progress}" if progress else text
-        return ReadyCondition(Health.RETRYING, RuleReason.CONFLICT_PERSISTS, text)
-    if summary.failed or summary.conflicts or summary.stuck:
-        text = f"{_failing(summary)}; {progress}" if progress else _failing(summary)
+    if wrong := _wrong(summary):
         is_all = summary.desired and not summary.ready and not summary.pending
         reason = RuleReason.ALL_FAILED if is_all else RuleReason.PARTIAL_FAILURE
+        if summary.contested:
+            reason = RuleReason.CONFLICT_PERSISTS
+        text = f"{wrong}; {progress}" if progress else wrong
         return ReadyCondition(Health.RETRYING, reason, text)
     if progress:
         text = f"{progress}: {_up_to_date(summary)}"
@@ -192,31 +190,25 @@ def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed
     rule = compiled.rule
     deleted = len(summary.unwanted) if edit.copies is None else len(edit.copies)
     had = count(edit.had, "copy that the rule had", "copies that the rule had")
+    besides = _wrong(summary) or _up_to_date(summary)
     return ReadyCondition(
         Health.STALLED,
         RuleReason.DELETION_UNCONFIRMED,
         f"generation {rule.generation} of the rule would delete {deleted} of {had}, more than "
         f"spec.maxDelete allows ({compiled.spec.max_delete}%); none is deleted. Correct the rule, "
         f"or confirm: copyrator confirm-delete rule {rule.owner} (annotation "
-        f'{names.ANN_CONFIRM_DELETE}: "{rule.generation}"). {_besides(summary)}',
+        f'{names.ANN_CONFIRM_DELETE}: "{rule.generation}"). {besides}',
     )
 
 
-def _contested(summary: RuleSummary) -> str:
-    """How many copies are changed back by others, what they do to the first, and other failures."""
+def _wrong(summary: RuleSummary) -> str:
+    """What is wrong with some copies, by the first of them; empty where nothing is."""
+    failing = _failing(summary) if summary.failed or summary.conflicts or summary.stuck else ""
+    if not summary.contested:
+        return failing
     number = count(len(summary.contested), "copy is", "copies are")
     text = f"{number} changed back by other clients: {summary.contest}"
-    if summary.failed or summary.conflicts or summary.stuck:
-        text += f". {_failing(summary)}"
-    return text
-
-
-def _besides(summary: RuleSummary) -> str:
-    if summary.contested:
-        return _contested(summary)
-    if summary.failed or summary.conflicts or summary.stuck:
-        return _failing(summary)
-    return _up_to_date(summary)
+    return f"{text}. {failing}" if failing else text
 
 
 def _paused(spec: RuleSpec) -> ReadyCondition | None:

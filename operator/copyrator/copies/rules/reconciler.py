@@ -6,7 +6,8 @@ First it prepares what planning the copies needs: the spec, watches, complete ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
@@ -15,10 +16,9 @@ from copyrator.api.rule_spec import Mode, RuleSpec
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import count
 from copyrator.copies.certificates.expiry import CertificateEnds
-from copyrator.copies.composed.rules import ComposedRules, binding_of
+from copyrator.copies.composed.composer import Composer, binding_of
 from copyrator.copies.context import CopyContext
-from copyrator.copies.remotes.clusters import RemoteUse
-from copyrator.copies.remotes.rules import CLUSTER_AGAIN, Remotes
+from copyrator.copies.remotes.clusters import CLUSTER_AGAIN, Remotes, RemoteUse
 from copyrator.copies.rollout.progress import Rollouts
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import (
@@ -43,37 +43,19 @@ from copyrator.copies.rules.status import (
 )
 from copyrator.copies.rules.summarize import RuleSummary, summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
-from copyrator.copies.sources.shares import SourceShare
 from copyrator.copies.sources.watches import (
-    has_watches,
+    SourceWatches,
     no_room,
     unused_sources,
-    watch_sources,
 )
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.template.rendering import Text
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import Registration
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAfter
-
-
-async def end_request(
-    context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary
-) -> None:
-    """Remove the request from the rule when nothing is left to do.
-
-    Raises:
-        ConflictError: the rule has changed.
-        ApiError: the rule can't be written.
-    """
-    left = summary.unsealed or summary.refused or state.phase is not RulePhase.SERVING
-    if left or not state.reseals(rule.reseal):
-        return
-    await patch_metadata(context, rule, annotations={names.ANN_RULE_RESEAL_AT: None})
-    rule.reseal = None
-
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
@@ -88,38 +70,74 @@ not take half of a core.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFeatures:
-    """What rules may use. It is called here only, for the rules that use it."""
+def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
+    """Whether each watch that a rule depends on is complete."""
+    view = context.kinds.get(state.compiled.resource) if state.compiled else None
+    return (
+        context.namespaces_synced,
+        view is None or view.synced,
+        *(registration.synced for registration in state.sources),
+    )
 
-    remotes: Remotes
-    composed: ComposedRules
-    rollouts: Rollouts | None
-    """None: all changes are made at once."""
-    certificates: CertificateEnds
 
+class RuleReconciler:
+    """Reconciles rule keys; without `in_steps`, as in a dry run, ``spec.rollout`` doesn't count."""
 
-class RulePreparation:
-    """What has to be known of a rule before any of its copies is decided about."""
-
-    def __init__(
-        self,
-        context: CopyContext,
-        kinds: Kinds,
-        remover: RuleRemover,
-        features: RuleFeatures,
-    ) -> None:
+    def __init__(self, context: CopyContext, kinds: Kinds, *, in_steps: bool = True) -> None:
         self._context = context
         self._kinds = kinds
-        self._remover = remover
-        self._features = features
         self._compiler = RuleCompiler(context)
+        self._watches = SourceWatches(context)
+        self._deletions = DeletionGuard(context)
+        # What rules may use; called for those that use it.
+        self.remotes = Remotes(context)
+        self._composer = Composer(context)
+        self._rollouts = Rollouts(context) if in_steps else None
+        self._certificates = CertificateEnds(context)
+        self._remover = RuleRemover(context, self.remotes.release, self._certificates.gauge.forget)
 
-    def forget(self, key: RuleKey) -> None:
-        """The rule was deleted."""
-        self._compiler.forget(key)
+    async def reconcile(self, key: RuleKey) -> Outcome:
+        """Reconcile a rule and queue its copies."""
+        rule = self._context.rules.get(key)
+        if rule is None:
+            self._remover.forget(key)
+            self._compiler.forget(key)
+            return Done()
+        try:
+            return await self._reconcile(rule)
+        except errors.ConflictError:
+            return RequeueAfter(0.2)  # the rule has changed: its watch event follows
+        except ApiError as error:
+            if isinstance(error, errors.Forbidden):
+                await report_fault(self._context, rule, ready_conditions.forbidden(error))
+            return Failed(error)
+        except Exception as error:
+            await report_fault(self._context, rule, ready_conditions.failed(error))
+            return Failed(error)
 
-    async def prepare(self, state: RuleState, rule: Rule) -> RuleSpec:
+    async def _reconcile(self, rule: Rule) -> Outcome:
+        if rule.deleting and may_end(rule, self._context.settings, self._kinds):
+            return await self._remover.remove(rule)
+        if not is_managed(rule, self._context.settings):
+            self._remover.forget(rule.key)
+            return Done()
+        return sooner(await self._serve(rule), self._certificates.settle(rule))
+
+    async def _serve(self, rule: Rule) -> Outcome:
+        state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
+        try:
+            spec = await self._prepare(state, rule)
+            await self._judge_edit(state, rule, spec)
+            wait = await self._advance(state, rule)
+        except StoppedError as stopped:
+            if stopped.freezes:
+                self._remover.freeze(rule)
+            if stopped.condition:
+                await write_status(self._context, state, rule, stopped.condition, stopped.facts)
+            return RequeueAfter(stopped.again) if stopped.again else Done()
+        return sooner(await self._summarize(state, rule), wait)
+
+    async def _prepare(self, state: RuleState, rule: Rule) -> RuleSpec:
         """Watch what the rule needs, and return its spec once all of it is known.
 
         Raises:
@@ -127,13 +145,13 @@ class RulePreparation:
         """
         spec = await self._accepted_spec(rule)
         if spec.kubeconfigs or state.has_remotes:
-            await self._features.remotes.connect(state, rule, spec.kubeconfigs)
-        await self._serve(state, rule, spec)
+            await self.remotes.connect(state, rule, spec.kubeconfigs)
+        await self._serve_spec(state, rule, spec)
         if state.compiled is not None:
             await state.compiled.targets.settle(TimeSlice())
         self._check_complete(state, spec)
         if spec.sources:
-            await self._features.composed.compose(state)
+            await self._composer.compose(state)
         return spec
 
     async def _accepted_spec(self, rule: Rule) -> RuleSpec:
@@ -142,17 +160,18 @@ class RulePreparation:
             assert not isinstance(spec, InvalidSpec)
             return spec
         self._remover.freeze(rule)
-        self._features.remotes.release(rule.key)
+        self.remotes.release(rule.key)
         if not isinstance(spec, InvalidSpec):
             condition = await name_group(condition, spec, self._kinds, self._context.discovery)
         again = KIND_AGAIN if condition.health is Health.RETRYING else None
         raise StoppedError(condition, again)
 
-    async def _serve(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
-        """Add the finalizer, and watch what the rule needs."""
+    async def _serve_spec(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Compile a new version of the spec, add the finalizer, and watch what the rule needs."""
         try:
-            resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
-            sources = await self._features.composed.resolve(spec) if spec.sources else []
+            resolve = self._context.discovery.resolve
+            resource = await resolve(spec.kind, spec.api_version)
+            sources = [await resolve(entry.kind, entry.api_version) for entry in spec.sources]
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error
@@ -163,7 +182,7 @@ class RulePreparation:
             raise StoppedError(ready_conditions.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        remotes = self._features.remotes if state.has_remotes else None
+        remotes = self.remotes if state.has_remotes else None
         served = state.generation == rule.generation
         if remotes:
             served = served and remotes.are_served(rule.key)
@@ -198,7 +217,7 @@ class RulePreparation:
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
-        compiled = CompiledRule.of(
+        compiled = CompiledRule(
             rule,
             spec,
             resource=resource.key,
@@ -209,7 +228,7 @@ class RulePreparation:
         earlier, served = state.sources, state.compiled
         state.trace.begin(what_changed(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
-        rollouts = self._features.rollouts if spec.rollout else None
+        rollouts = self._rollouts if spec.rollout else None
         state.barrier = rollouts.begin(compiled, state.barrier) if rollouts else None
         compiled.barrier = state.barrier
         state.begin(compiled, rule.generation)
@@ -217,13 +236,13 @@ class RulePreparation:
         if spec.source is not None:
             remote = self._remote_of(rule.key, spec)
             informers = remote.informers if remote else context.informers
-            share = self._share_of(remote, tenant)
-            state.sources = watch_sources(context, state, resource, informers, share)
+            share = remote.share if remote else context.shares.of(tenant)
+            state.sources = self._watches.join(state, resource, informers, share)
             if remote:
                 remote.watches += state.sources
         elif spec.sources:
-            remotes = self._features.remotes.of_rule(rule.key) if spec.kubeconfigs else {}
-            state.sources = self._features.composed.begin(state, sources, remotes)
+            remotes = self.remotes.of_rule(rule.key) if spec.kubeconfigs else {}
+            state.sources = self._composer.begin(state, sources, remotes)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
@@ -234,11 +253,7 @@ class RulePreparation:
     def _remote_of(self, key: RuleKey, spec: RuleSpec) -> RemoteUse | None:
         """The other cluster that a rule's source is in, or None."""
         kubeconfig = spec.source.kubeconfig if spec.source else None
-        return self._features.remotes.of_rule(key)[kubeconfig] if kubeconfig else None
-
-    def _share_of(self, remote: RemoteUse | None, tenant: str | None) -> SourceShare:
-        """The limits of what is held of a rule's source."""
-        return remote.share if remote else self._context.shares.of(tenant)
+        return self.remotes.of_rule(key)[kubeconfig] if kubeconfig else None
 
     def _await_watches(
         self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
@@ -249,10 +264,10 @@ class RulePreparation:
         """
         context = self._context
         context.shares.forget(rule.key, tenant)
-        if spec.source is None or has_watches(context, tenant, spec.source, resource):
+        if spec.source is None or self._watches.has_room(tenant, spec.source, resource):
             return
         self._remover.freeze(rule)
-        if has_watches(context, tenant, spec.source, resource):
+        if self._watches.has_room(tenant, spec.source, resource):
             return
         share = context.shares.of(tenant)
         share.waiting[rule.key] = None
@@ -262,29 +277,25 @@ class RulePreparation:
         """Set the rule's phase: nothing is done on a view that was never complete."""
         context, compiled = self._context, state.compiled
         assert compiled is not None
-        view = context.kinds[compiled.resource]
-        assert context.namespace_watch is not None
-        watches = [*state.sources, view.registration, context.namespace_watch]
+        watches = self._watches_of(state, compiled)
         state.watch_health = watch_health(context, state)
         if not all(watch.seen for watch in watches):
             state.phase = RulePhase.INCOMPLETE
             condition, facts = None, None
-            if state.has_remotes and (condition := self._features.remotes.judge(compiled.rule)):
-                facts = self._features.remotes.facts_kept(compiled.rule)
+            if state.has_remotes and (condition := self.remotes.judge(compiled.rule)):
+                facts = self.remotes.facts_kept(compiled.rule)
             condition = condition or ready_conditions.watch_fault(watches)
             if condition is None and not compiled.rule.is_observed:
                 condition = ready_conditions.reading()
             raise StoppedError(condition, RECHECK_SECONDS, facts)
         remote = self._remote_of(state.key, spec)
-        share = self._share_of(remote, compiled.targets.tenant)
+        share = remote.share if remote else context.shares.of(compiled.targets.tenant)
         if why := no_room(state.sources, share):
-            state.pause()
-            state.phase = RulePhase.FROZEN
+            state.freeze()
             raise StoppedError(ready_conditions.waits(why), context.timing.room_again)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
-            state.pause()
-            state.phase = RulePhase.FROZEN
+            state.freeze()
             text = (
                 f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
                 "reduce its targets or sources, or raise spec.limit"
@@ -297,76 +308,10 @@ class RulePreparation:
         else:
             state.phase = RulePhase.INCOMPLETE
 
-
-def watch_health(context: CopyContext, state: RuleState) -> tuple[bool, ...]:
-    """Whether each watch that a rule depends on is complete."""
-    view = context.kinds.get(state.compiled.resource) if state.compiled else None
-    return (
-        context.namespaces_synced,
-        view is None or view.synced,
-        *(registration.synced for registration in state.sources),
-    )
-
-
-class RuleReconciler:
-    """Reconciles rule keys; without `in_steps`, as in a dry run, ``spec.rollout`` doesn't count."""
-
-    def __init__(self, context: CopyContext, kinds: Kinds, *, in_steps: bool = True) -> None:
-        self._context = context
-        self._kinds = kinds
-        self._features = features = RuleFeatures(
-            remotes=Remotes(context),
-            composed=ComposedRules(context),
-            rollouts=Rollouts(context) if in_steps else None,
-            certificates=CertificateEnds(context),
-        )
-        self.remotes = features.remotes
-        self._remover = RuleRemover(
-            context, kinds, self.remotes.release, features.certificates.forget
-        )
-        self._preparation = RulePreparation(context, kinds, self._remover, features)
-        self._deletions = DeletionGuard(context)
-
-    async def reconcile(self, key: RuleKey) -> Outcome:
-        """Reconcile a rule and queue its copies."""
-        rule = self._context.rules.get(key)
-        if rule is None:
-            self._remover.forget(key)
-            self._preparation.forget(key)
-            return Done()
-        try:
-            return await self._reconcile(rule)
-        except errors.ConflictError:
-            return RequeueAfter(0.2)  # the rule has changed: its watch event follows
-        except ApiError as error:
-            if isinstance(error, errors.Forbidden):
-                await report_fault(self._context, rule, ready_conditions.forbidden(error))
-            return Failed(error)
-        except Exception as error:
-            await report_fault(self._context, rule, ready_conditions.failed(error))
-            return Failed(error)
-
-    async def _reconcile(self, rule: Rule) -> Outcome:
-        if rule.deleting and may_end(rule, self._context.settings, self._kinds):
-            return await self._remover.remove(rule)
-        if not is_managed(rule, self._context.settings):
-            self._remover.forget(rule.key)
-            return Done()
-        return sooner(await self._serve(rule), self._features.certificates.settle(rule))
-
-    async def _serve(self, rule: Rule) -> Outcome:
-        state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
-        try:
-            spec = await self._preparation.prepare(state, rule)
-            await self._judge_edit(state, rule, spec)
-            wait = await self._advance(state, rule)
-        except StoppedError as stopped:
-            if stopped.freezes:
-                self._remover.freeze(rule)
-            if stopped.condition:
-                await write_status(self._context, state, rule, stopped.condition, stopped.facts)
-            return RequeueAfter(stopped.again) if stopped.again else Done()
-        return sooner(await self._summarize(state, rule), wait)
+    def _watches_of(self, state: RuleState, compiled: CompiledRule) -> list[Registration]:
+        view, namespaces = self._context.kinds[compiled.resource], self._context.namespace_watch
+        assert namespaces is not None
+        return [*state.sources, view.registration, namespaces]
 
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.
@@ -378,21 +323,15 @@ class RuleReconciler:
         if state.phase is not RulePhase.FROZEN:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.deletions.is_unconfirmed(rule.generation):
-            state.next_status = 0.0
-            await self._report(state, rule, await summarize_rule(self._context, rule))
+            await self._report_now(state, rule)
         state.resume()
 
     async def _advance(self, state: RuleState, rule: Rule) -> float | None:
         """Decide which copies get changed content now, on a complete view."""
-        rollouts = self._features.rollouts
+        rollouts = self._rollouts
         if state.phase is not RulePhase.SERVING or not state.barrier or not rollouts:
             return None
-
-        async def write() -> None:
-            state.next_status = 0.0
-            await self._report(state, rule, await summarize_rule(self._context, rule))
-
-        return await rollouts.advance(state, write)
+        return await rollouts.advance(state, partial(self._report_now, state, rule))
 
     async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context
@@ -407,11 +346,7 @@ class RuleReconciler:
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
         notify_owners(context, state, rule, summary)
-        # Objects with the rule's marks and no valid seal are read, at low priority.
-        resealed = summary.refused if state.take_reseal(rule.reseal) else []
-        for key in (*summary.unsealed, *resealed):
-            context.queue.add(key, Priority.RESYNC, respect_backoff=True)
-        await end_request(context, state, rule, summary)
+        await self._reseal(state, rule, summary)
         queued = any(not context.queue.is_delayed(key) for key in summary.due)
         fresh = state.summarized != rule.generation
         priority = Priority.NORMAL if fresh else Priority.RESYNC
@@ -423,12 +358,25 @@ class RuleReconciler:
         if state.phase is RulePhase.SERVING:
             await self._deletions.decide(state, rule, summary)
             state.summarized = rule.generation
-        self._measure_lag(state, summary)
+        # Failed copies don't count: they may need a person's action.
+        if summary.pending == 0 and (lag := state.lag.take()) is not None:
+            context.metrics.copy_lag_seconds.observe(lag)
         if fresh and (summary.due or state.deletions.condemned):
             delay_first_status(context, state)
         self._order_status(state, rule, summary, queued=queued)
         await self._report(state, rule, summary)
         return self._next(state, rule)
+
+    async def _reseal(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+        """Read objects with the rule's marks and no valid seal, at low priority; end a request."""
+        resealed = summary.refused if state.take_reseal(rule.reseal) else []
+        for key in (*summary.unsealed, *resealed):
+            self._context.queue.add(key, Priority.RESYNC, respect_backoff=True)
+        left = summary.unsealed or summary.refused or state.phase is not RulePhase.SERVING
+        if state.reseals(rule.reseal) and not left:
+            end = {names.ANN_RULE_RESEAL_AT: None}
+            await patch_metadata(self._context, rule, annotations=end)
+            rule.reseal = None
 
     def _next(self, state: RuleState, rule: Rule) -> Outcome:
         """When the rule is reconciled again although nothing changes."""
@@ -438,7 +386,7 @@ class RuleReconciler:
         assert state.compiled is not None
         if not state.compiled.spec.sources:
             return Done()
-        wait = self._features.composed.seconds_until_change(rule.owner)
+        wait = self._composer.seconds_until_change(rule.owner)
         return Done() if wait is None else RequeueAfter(wait)
 
     def _order_status(
@@ -453,6 +401,10 @@ class RuleReconciler:
         if state.phase is RulePhase.SERVING:
             queued = queued or bool(state.deletions.condemned)
             state.await_copies(now, self._context.timing.settling, queued=queued)
+
+    async def _report_now(self, state: RuleState, rule: Rule) -> None:
+        state.next_status = 0.0
+        await self._report(state, rule, await summarize_rule(self._context, rule))
 
     async def _report(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
         """Write what a summary found.
@@ -471,13 +423,9 @@ class RuleReconciler:
             sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
             unused = "" if sources else unused_sources(context, state)
         remotes = self.remotes if state.has_remotes else None
-        assert context.namespace_watch is not None
-        view = context.kinds[compiled.resource]
         condition = (
             (remotes and remotes.judge(rule))
-            or ready_conditions.watch_fault(
-                [*state.sources, view.registration, context.namespace_watch]
-            )
+            or ready_conditions.watch_fault(self._watches_of(state, compiled))
             or ready_conditions.summarized(
                 compiled, summary, sources, unused, state.deletions.unconfirmed
             )
@@ -490,7 +438,7 @@ class RuleReconciler:
         )
         found = replace(
             found,
-            certificates=await self._features.certificates.find(rule, certificates),
+            certificates=await self._certificates.find(rule, certificates),
             clusters=remotes.describe(rule) if remotes else (),
             dropped=dropped_fields(state, rule, spec),
         )
@@ -499,11 +447,6 @@ class RuleReconciler:
         if composed is not None:
             found = composed.composition.describe(found)
         await write_status(context, state, rule, condition, found)
-
-    def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
-        """Failed copies don't count: they may need a person's action."""
-        if summary.pending == 0 and (lag := state.lag.take()) is not None:
-            self._context.metrics.copy_lag_seconds.observe(lag)
 
 
 def sooner(outcome: Outcome, wait: float | None) -> Outcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -50,7 +50,11 @@ class Barrier(Protocol):
 
 @dataclass(slots=True, eq=False)
 class CompiledRule:
-    """What a rule renders copies from: its spec, compiled once for a generation."""
+    """What a rule renders copies from: its spec, compiled once for a generation.
+
+    Raises:
+        TemplateError: a text that isn't among the ``texts`` isn't valid Jinja2.
+    """
 
     rule: Rule
     spec: RuleSpec
@@ -58,34 +62,19 @@ class CompiledRule:
     """The key of the copies' resource."""
     targets: TargetSet
     sealer: Sealer
-    name: Text | None
-    template: Tree | None
+    texts: InitVar[Mapping[str, Text]] = NO_TEXTS
+    name: Text | None = field(init=False)
+    template: Tree | None = field(init=False)
     active: bool = False
     """Everything that decides the precedence is known, and nothing forbids the rule to write."""
     barrier: Barrier | None = None
     """Where changed content may be written; None: everywhere."""
-    _mark: bytes = field(default=b"", repr=False)
+    _mark: bytes = field(default=b"", init=False, repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        rule: Rule,
-        spec: RuleSpec,
-        *,
-        resource: str,
-        targets: TargetSet,
-        sealer: Sealer,
-        texts: Mapping[str, Text] = NO_TEXTS,
-    ) -> CompiledRule:
-        """Build it from a rule; what isn't among the ``texts`` is compiled now.
-
-        Raises:
-            TemplateError: a text isn't valid Jinja2.
-        """
-        named = spec.transform.name
-        name = (texts.get(named) or Text(named)) if named else None
-        template = Tree(spec.template.body, texts) if spec.template else None
-        return cls(rule, spec, resource, targets, sealer, name, template)
+    def __post_init__(self, texts: Mapping[str, Text]) -> None:
+        named, template = self.spec.transform.name, self.spec.template
+        self.name = (texts.get(named) or Text(named)) if named else None
+        self.template = Tree(template.body, texts) if template else None
 
     @property
     def paused(self) -> bool:
@@ -288,6 +277,11 @@ class RuleState:
         """Write nothing more until `resume`, whatever the phase."""
         if self.compiled is not None:
             self.compiled.active = False
+
+    def freeze(self) -> None:
+        """Write nothing more; the next reconcile decides anew."""
+        self.pause()
+        self.phase = RulePhase.FROZEN
 
     def resume(self) -> None:
         """Write what the phase allows."""

@@ -51,9 +51,6 @@ from copyrator.workqueue.fairness import TimeSlice
 
 log = logging.getLogger(__name__)
 
-_IN_PROGRESS = (RuleReason.PROGRESSING,)
-"""Reasons of work in progress: they cause no Event, and aren't the result of a request."""
-
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
     """Copies have just been queued: their result is a better first status than Progressing."""
@@ -71,7 +68,7 @@ async def write_status(
         ConflictError: the rule has changed.
         ApiError: it can't be written.
     """
-    if condition.reason not in _IN_PROGRESS:
+    if condition.reason != RuleReason.PROGRESSING:  # that isn't the result of a request
         facts = replace(facts, request=rule.requested)
     state.found = condition
     suspension, condition = ready_conditions.keep_ready(rule, condition)
@@ -121,7 +118,7 @@ async def write_status(
         if (one.uid, one.resource_version) == (rule.uid, version):
             one.status, one.resource_version = status, answer["metadata"]["resourceVersion"]
     state.report_by = math.inf
-    if ready_reason(known.conditions) != condition.reason and condition.reason not in _IN_PROGRESS:
+    if condition.reason not in (ready_reason(known.conditions), RuleReason.PROGRESSING):
         if condition.health in (Health.READY, Health.PAUSED, Health.PROGRESSING):
             context.reports.add(_ref(rule), condition.reason, condition.message)
         else:

@@ -17,8 +17,6 @@ from copyrator.api.reasons.rules import FailureReason
 from copyrator.api.rule_status import MAX_FAILURES, Failure
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
-from copyrator.copies.targets.fights import Fight
-from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import FEW_DELETIONS, Action, Cause, CopyDecision
 from copyrator.workqueue.fairness import TimeSlice
 
@@ -92,244 +90,28 @@ async def summarize_rule(
     summary = summary or RuleSummary()
     turn = TimeSlice()
     for binding in list(context.index.of_rule(rule.owner).values()):
-        alone = context.index.is_alone(binding)
+        targets = TargetSummary(context, summary, binding)
         await binding.compiled.targets.settle(turn)
         for name in list(binding.compiled.targets):
-            summarize_target(context, summary, binding, name, alone=alone)
+            targets.add(name)
             await turn.pause()
-        named = binding.compiled.targets.targets.named
-        for name in named:
-            _find_refused(context, summary, binding, name)
+        for name in binding.compiled.targets.targets.named:
+            targets.add_refused(name)
             await turn.pause()
-        _find_unreadable(summary, binding)
+        for kind, source, problem in binding.unreadable():  # it is copied nowhere
+            summary.desired += 1
+            summary.failed += 1
+            why = f"the annotation {names.ANN_ALLOW_TO} of this source {problem}; it isn't copied"
+            summary.sample(CopyKey(kind, *source), FailureReason.NOT_ACCEPTED, why)
     if context.count_owned(rule.owner) != summary.kept:
-        await _find_unwanted(context, summary, rule, turn)
+        async for key, required in owned_copies(context, rule, turn):
+            if required:
+                continue
+            summary.unwanted.append(key)
+            if failure := context.problems.get(key):
+                summary.stuck += 1
+                summary.keep(key, failure)
     return summary
-
-
-def summarize_target(
-    context: CopyContext,
-    summary: RuleSummary,
-    binding: SourceBinding,
-    name: str,
-    *,
-    alone: bool = False,
-) -> None:
-    """Summarize one target of a binding; errors are counted, not raised."""
-    desired = summary.desired
-    try:
-        _summarize_target(context, summary, binding, name, alone=alone)
-    except Exception as error:
-        log.error("%s in %s: %s", binding.compiled.rule.owner, name, type(error).__name__)
-        summary.desired = desired + 1
-        summary.failed += 1
-        key = CopyKey(binding.compiled.resource, name, binding.static_name or "")
-        why = f"the required change can't be determined: {type(error).__name__}"
-        summary.sample(key, FailureReason.ERROR, why)
-
-
-def _summarize_target(
-    context: CopyContext, summary: RuleSummary, binding: SourceBinding, name: str, *, alone: bool
-) -> None:
-    namespace = context.namespaces.get(name)
-    if namespace is None or namespace.terminating or not binding.covers(namespace):
-        return
-    summary.desired += 1
-    desired = binding.at(namespace)
-    key = CopyKey(binding.compiled.resource, name, desired.name)
-    view = context.kinds.get(key.kind)
-    if not desired.name or view is None:
-        summary.failed += 1
-        summary.sample(key, FailureReason.TEMPLATE_ERROR, desired.problem or "")
-        return
-    record = view.copies.get((name, desired.name))
-    owned = record is not None and record.owner == binding.compiled.rule.owner
-    if (
-        alone
-        and owned
-        and record
-        and not record.deleting
-        and CopyRequest(binding, desired, namespace).is_right(record)
-        and _reported_fight(context, key) is None
-    ):
-        summary.kept += 1
-        summary.ready += 1
-    else:
-        _count_target(context, summary, binding, namespace, key, owned=owned)
-
-
-def _find_refused(
-    context: CopyContext, summary: RuleSummary, binding: SourceBinding, name: str
-) -> None:
-    """Count a target that the rule names and may not write to.
-
-    Of those that a glob or a selector matches, the ones that consent are served; others aren't
-    counted.
-    """
-    namespace = context.namespaces.get(name)
-    if namespace is None or not binding.compiled.targets.means(namespace):
-        return
-    if any(binding.unreadable()):
-        return  # reported once for all
-    if (why := why_refused(binding, namespace)) is not None:
-        summary.desired += 1
-        summary.failed += 1
-        named = binding.static_name or (binding.source.name if binding.source else "")
-        key = CopyKey(binding.compiled.resource, name, named)
-        summary.sample(key, FailureReason.NOT_ACCEPTED, why)
-
-
-def _find_unreadable(summary: RuleSummary, binding: SourceBinding) -> None:
-    """A source with an invalid annotation is copied nowhere; reported once."""
-    for kind, name, problem in binding.unreadable():
-        summary.desired += 1
-        summary.failed += 1
-        why = f"the annotation {names.ANN_ALLOW_TO} of this source {problem}"
-        key = CopyKey(kind, *name)
-        summary.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it isn't copied")
-
-
-def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
-    """Why a binding may not be copied into a namespace that its rule selects, or None."""
-    targets = binding.compiled.targets
-    if not targets.is_accepted_by(namespace):
-        if namespace.consent and namespace.consent.problem:
-            return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
-        return (
-            f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
-            f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
-        )
-    if (origin := binding.forbidding(namespace.name)) is not None:
-        return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name it"
-    return None
-
-
-def _count_target(
-    context: CopyContext,
-    summary: RuleSummary,
-    binding: SourceBinding,
-    namespace: Namespace,
-    key: CopyKey,
-    *,
-    owned: bool,
-) -> None:
-    """Count one target by its planned action."""
-    plan = context.plan(key)
-    mine = plan.winner is not None and plan.winner.binding is binding
-    summary.kept += owned and mine
-    problem = binding.at(namespace).problem
-    may_fight = mine and problem is None and key not in context.problems
-    if may_fight and (fight := _reported_fight(context, key)) is not None:
-        _count_contested(summary, key, plan, fight)
-    elif mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
-        summary.ready += 1
-        summary.satisfied += plan.why is Cause.SATISFIED
-    elif problem:  # may be the cause of a conflict
-        summary.failed += 1
-        summary.sample(key, FailureReason.TEMPLATE_ERROR, problem)
-        if not mine and plan.act is not Action.NOTHING:
-            summary.due.append(key)
-    elif plan.winner is not None and not mine:
-        summary.conflicts += 1
-        summary.sample(key, FailureReason.CONFLICT, _lost_to(binding, plan.winner))
-        if plan.act is not Action.NOTHING:
-            summary.due.append(key)
-    else:
-        _count_wrong(context, summary, key, plan, binding)
-
-
-def _count_wrong(
-    context: CopyContext,
-    summary: RuleSummary,
-    key: CopyKey,
-    plan: CopyDecision[CopyRequest],
-    binding: SourceBinding,
-) -> None:
-    """Count a copy that isn't as wanted, for a reason other than its content and other rules."""
-    if plan.why in _OCCUPIED:
-        _count_occupied(context, summary, key, plan.why, binding)
-    elif problem := context.problems.get(key):
-        _count_problem(summary, key, problem, plan.act)
-    elif plan.act is not Action.NOTHING or plan.why is Cause.PENDING:
-        (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
-        summary.missing += plan.act is Action.CREATE
-    elif plan.why is Cause.PAUSED:
-        record = context.record(key)
-        summary.missing += record is None
-
-
-def _reported_fight(context: CopyContext, key: CopyKey) -> Fight | None:
-    fight = context.fights.get(key)
-    return fight if fight is not None and fight.persists else None
-
-
-def _count_contested(
-    summary: RuleSummary, key: CopyKey, plan: CopyDecision[CopyRequest], fight: Fight
-) -> None:
-    summary.contested.append(key)
-    summary.contest = summary.contest or f"{key.namespace}/{key.name}: {fight.message}"
-    summary.sample(key, FailureReason.CONFLICT_PERSISTS, fight.message)
-    if plan.act is not Action.NOTHING or plan.why is Cause.CONTESTED:
-        summary.due.append(key)
-
-
-def _count_problem(summary: RuleSummary, key: CopyKey, problem: Failure, act: Action) -> None:
-    (summary.refused if act is Action.RESEAL else summary.retrying).append(key)
-    if problem.reason is FailureReason.CONFLICT:
-        summary.conflicts += 1
-    else:
-        summary.failed += 1
-    summary.keep(key, problem)
-
-
-def _lost_to(binding: SourceBinding, winner: CopyRequest) -> str:
-    if winner.binding.compiled.rule is binding.compiled.rule:
-        return (
-            f"the source {winner.binding.origin} has the same name and comes first; "
-            f"{binding.origin} isn't copied there"
-        )
-    return f"the target belongs to the rule {winner.owner}"
-
-
-_OCCUPIED = (Cause.OWNED_BY_OTHER, Cause.IS_SOURCE, Cause.BEING_DELETED)
-"""The existing object has to be removed by another client before there can be a copy."""
-
-
-def _count_occupied(
-    context: CopyContext, summary: RuleSummary, key: CopyKey, why: Cause, binding: SourceBinding
-) -> None:
-    summary.conflicts += 1
-    message = _occupied(context, key, why)
-    if why is Cause.IS_SOURCE and len(summary.samples) < MAX_FAILURES:  # which asks all rules
-        message = _is_source(context, key, binding)
-    summary.sample(key, FailureReason.CONFLICT, message)
-
-
-def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
-    if why is Cause.BEING_DELETED:
-        return _being_deleted(context, key)
-    if why is Cause.IS_SOURCE:
-        return "the object is the source of a rule, and is never overwritten"
-    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
-    return f"the copy belongs to the rule {record.owner if record else '?'}"
-
-
-def _is_source(context: CopyContext, key: CopyKey, binding: SourceBinding) -> str:
-    """Whose source it is, and whether that rule copies onto this one's."""
-    readers = context.index.readers(key.kind, key.namespace, key.name)
-    rule = f"the rule {readers[0]}" if readers else "a rule"
-    said = f"the object is the source of {rule}, and is never overwritten"
-    origin = f"{key.namespace}/{key.name}"
-    for owner in readers:
-        other = context.index.of_rule(owner).get(origin)
-        if (
-            other is not None
-            and binding.source is not None
-            and other.static_name == binding.source.name
-            and binding.source.namespace in other.compiled.targets
-        ):
-            return f"{said}; {loop(owner, binding.compiled.rule.owner)}"
-    return said
 
 
 def loop(one: str, other: str) -> str:
@@ -340,26 +122,178 @@ def loop(one: str, other: str) -> str:
     )
 
 
-def _being_deleted(context: CopyContext, key: CopyKey) -> str:
-    record = context.record(key)
-    held = ", ".join(record.extras.finalizers) if record else ""
-    return (
-        "the object is being deleted, and has the finalizer "
-        f"{held or '?'}; the copy is created when it is removed"
-    )
+_OCCUPIED = (Cause.OWNED_BY_OTHER, Cause.IS_SOURCE, Cause.BEING_DELETED)
+"""The existing object has to be removed by another client before there can be a copy."""
 
 
-async def _find_unwanted(
-    context: CopyContext, summary: RuleSummary, rule: Rule, turn: TimeSlice
-) -> None:
-    """Copies that the rule doesn't want any more, except those that are being deleted already."""
-    async for key, required in owned_copies(context, rule, turn):
-        if required:
-            continue
-        summary.unwanted.append(key)
-        if problem := context.problems.get(key):
-            summary.stuck += 1
-            summary.keep(key, problem)
+class TargetSummary:
+    """Adds the targets of one binding to a summary."""
+
+    def __init__(self, context: CopyContext, summary: RuleSummary, binding: SourceBinding) -> None:
+        self._context = context
+        self._summary = summary
+        self._binding = binding
+        self._alone = context.index.is_alone(binding)
+
+    def add(self, name: str) -> None:
+        """Add the target in a namespace; errors are counted, not raised."""
+        summary, desired = self._summary, self._summary.desired
+        try:
+            self._add(name)
+        except Exception as error:
+            compiled = self._binding.compiled
+            log.error("%s in %s: %s", compiled.rule.owner, name, type(error).__name__)
+            summary.desired = desired + 1
+            summary.failed += 1
+            key = CopyKey(compiled.resource, name, self._binding.static_name or "")
+            why = f"the required change can't be determined: {type(error).__name__}"
+            summary.sample(key, FailureReason.ERROR, why)
+
+    def add_refused(self, name: str) -> None:
+        """Add a target that the rule names and may not write to.
+
+        Of those that a glob or a selector matches, the ones that consent are served; others aren't
+        counted.
+        """
+        binding, summary = self._binding, self._summary
+        namespace = self._context.namespaces.get(name)
+        if namespace is None or not binding.compiled.targets.means(namespace):
+            return
+        if any(binding.unreadable()):
+            return  # reported once for all
+        targets = binding.compiled.targets
+        if not targets.is_accepted_by(namespace):
+            why = (
+                f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
+                f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
+            )
+            if namespace.consent and (problem := namespace.consent.problem):
+                why = f"the namespace's annotation {names.ANN_ALLOW_FROM} {problem}"
+        elif (origin := binding.forbidding(namespace.name)) is not None:
+            why = f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name it"
+        else:
+            return
+        summary.desired += 1
+        summary.failed += 1
+        named = binding.static_name or (binding.source.name if binding.source else "")
+        key = CopyKey(binding.compiled.resource, name, named)
+        summary.sample(key, FailureReason.NOT_ACCEPTED, why)
+
+    def _add(self, name: str) -> None:
+        context, summary, binding = self._context, self._summary, self._binding
+        namespace = context.namespaces.get(name)
+        if namespace is None or namespace.terminating or not binding.covers(namespace):
+            return
+        summary.desired += 1
+        desired = binding.at(namespace)
+        key = CopyKey(binding.compiled.resource, name, desired.name)
+        view = context.kinds.get(key.kind)
+        if not desired.name or view is None:
+            summary.failed += 1
+            summary.sample(key, FailureReason.TEMPLATE_ERROR, desired.problem or "")
+            return
+        record = view.copies.get((name, desired.name))
+        owned = record is not None and record.owner == binding.compiled.rule.owner
+        if (
+            self._alone
+            and owned
+            and record
+            and not record.deleting
+            and CopyRequest(binding, desired, namespace).is_right(record)
+            and not ((fight := context.fights.get(key)) and fight.persists)
+        ):
+            summary.kept += 1
+            summary.ready += 1
+        else:
+            self._add_planned(key, desired.problem, owned=owned)
+
+    def _add_planned(self, key: CopyKey, problem: str | None, *, owned: bool) -> None:
+        """Count one target by its planned action."""
+        summary, plan = self._summary, self._context.plan(key)
+        fight = self._context.fights.get(key)
+        mine = plan.winner is not None and plan.winner.binding is self._binding
+        summary.kept += owned and mine
+        may_fight = mine and problem is None and key not in self._context.problems
+        if may_fight and fight is not None and fight.persists:
+            summary.contested.append(key)
+            summary.contest = summary.contest or f"{key.namespace}/{key.name}: {fight.message}"
+            summary.sample(key, FailureReason.CONFLICT_PERSISTS, fight.message)
+            if plan.act is not Action.NOTHING or plan.why is Cause.CONTESTED:
+                summary.due.append(key)
+        elif mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
+            summary.ready += 1
+            summary.satisfied += plan.why is Cause.SATISFIED
+        elif problem:  # may be the cause of a conflict
+            summary.failed += 1
+            summary.sample(key, FailureReason.TEMPLATE_ERROR, problem)
+            if not mine and plan.act is not Action.NOTHING:
+                summary.due.append(key)
+        elif plan.winner is not None and not mine:
+            summary.conflicts += 1
+            summary.sample(key, FailureReason.CONFLICT, self._lost_to(plan.winner))
+            if plan.act is not Action.NOTHING:
+                summary.due.append(key)
+        else:
+            self._add_wrong(key, plan)
+
+    def _add_wrong(self, key: CopyKey, plan: CopyDecision[CopyRequest]) -> None:
+        """Count a copy that is wrong, neither by its content nor because of other rules."""
+        summary = self._summary
+        if plan.why in _OCCUPIED:
+            summary.conflicts += 1
+            summary.sample(key, FailureReason.CONFLICT, self._occupied(key, plan.why))
+        elif failure := self._context.problems.get(key):
+            (summary.refused if plan.act is Action.RESEAL else summary.retrying).append(key)
+            is_conflict = failure.reason is FailureReason.CONFLICT
+            summary.conflicts += is_conflict
+            summary.failed += not is_conflict
+            summary.keep(key, failure)
+        elif plan.act is not Action.NOTHING or plan.why is Cause.PENDING:
+            (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
+            summary.missing += plan.act is Action.CREATE
+        elif plan.why is Cause.PAUSED:
+            summary.missing += self._context.record(key) is None
+
+    def _lost_to(self, winner: CopyRequest) -> str:
+        if winner.rule is not self._binding.compiled.rule:
+            return f"the target belongs to the rule {winner.owner}"
+        return (
+            f"the source {winner.binding.origin} has the same name and comes first; "
+            f"{self._binding.origin} isn't copied there"
+        )
+
+    def _occupied(self, key: CopyKey, why: Cause) -> str:
+        """What the object is in whose place a copy should be."""
+        record = self._context.record(key)
+        if why is Cause.BEING_DELETED:
+            held = ", ".join(record.extras.finalizers) if record else ""
+            return (
+                "the object is being deleted, and has the finalizer "
+                f"{held or '?'}; the copy is created when it is removed"
+            )
+        if why is Cause.OWNED_BY_OTHER:
+            return f"the copy belongs to the rule {record.owner if record else '?'}"
+        if len(self._summary.samples) >= MAX_FAILURES:  # all rules are asked whose source it is
+            return "the object is the source of a rule, and is never overwritten"
+        return self._is_source(key)
+
+    def _is_source(self, key: CopyKey) -> str:
+        """Whose source it is, and whether that rule copies onto this one's."""
+        index, binding = self._context.index, self._binding
+        readers = index.readers(key.kind, key.namespace, key.name)
+        rule = f"the rule {readers[0]}" if readers else "a rule"
+        said = f"the object is the source of {rule}, and is never overwritten"
+        origin = f"{key.namespace}/{key.name}"
+        for owner in readers:
+            other = index.of_rule(owner).get(origin)
+            if (
+                other is not None
+                and binding.source is not None
+                and other.static_name == binding.source.name
+                and binding.source.namespace in other.compiled.targets
+            ):
+                return f"{said}; {loop(owner, binding.compiled.rule.owner)}"
+        return said
 
 
 async def owned_copies(

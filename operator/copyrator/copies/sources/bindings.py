@@ -7,7 +7,7 @@ planner takes it (targets/planning.py).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, Final
@@ -19,12 +19,17 @@ from copyrator.copies.rules.state import CompiledRule
 from copyrator.copies.rules.trace import RuleTrace, Trigger
 from copyrator.copies.sources.records import SourceRecord
 from copyrator.copies.targets.adoption import copier
-from copyrator.copies.targets.content import Content, copied_content, payload_of, rendered_content
+from copyrator.copies.targets.content import (
+    Content,
+    TransformError,
+    copied_content,
+    payload_of,
+    rendered_content,
+)
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import ACCEPTED, Shape
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.targets.records import CopyRecord
-from copyrator.copies.targets.transform import TransformError
 from copyrator.copies.template.rendering import checked_name, namespace_context, source_context
 from copyrator.copies.template.scope import TemplateError
 from copyrator.workqueue.queue import Outcome
@@ -37,7 +42,7 @@ class DesiredCopy:
     """The wanted copy at one target, or at all of them alike."""
 
     __slots__ = (
-        *("_content", "digest", "equal", "name", "outline", "pending", "problem"),
+        *("content", "digest", "equal", "name", "outline", "pending", "problem"),
         "right_shape",
     )
 
@@ -46,6 +51,8 @@ class DesiredCopy:
     ) -> None:
         self.name = name
         """Of the copy; empty where it can't be rendered."""
+        self.content = content
+        """None where it has to be rendered again, or can't be rendered."""
         self.digest = content.digest if content else b""
         self.pending = pending
         """Whether its sources have to be read before it can be rendered."""
@@ -57,17 +64,6 @@ class DesiredCopy:
         """The digest of the content's other form, as the API server returns it."""
         self.outline: Content | None = None
         """The content without values, where the content isn't held."""
-        self._content = content
-
-    @property
-    def content(self) -> Content | None:
-        """The wanted content; None where it has to be rendered again, or can't be rendered."""
-        return self._content
-
-    def without_content(self) -> DesiredCopy:
-        """The same for a template, whose content is rendered on demand."""
-        self._content = None
-        return self
 
 
 class SourceBinding:
@@ -226,32 +222,32 @@ class SourceBinding:
                 rule=compiled.rule.owner,
                 sealer=compiled.sealer,
             )
-        except (TemplateError, TransformError) as error:
-            return DesiredCopy(name, None, str(error))
         except Exception as error:
-            return DesiredCopy(name, None, unexpected(error))
+            return DesiredCopy(name, None, problem_of(error))
         return DesiredCopy(name, content)
 
     def _desired_in(self, namespace: Namespace) -> DesiredCopy:
         try:
             if self._desired is None:
-                return DesiredCopy(*self._render(namespace)).without_content()
+                desired = DesiredCopy(*self._render(namespace))
+                desired.content = None
+                return desired
             assert self.compiled.name is not None
             context = target_context(namespace, self.compiled.rule) | self._source_context()
             name = checked_name(self.compiled.name.render(context), self.compiled.spec.kind)
             return DesiredCopy(name, self._desired.content, self._desired.problem)
-        except TemplateError as error:
-            return DesiredCopy("", None, str(error))
         except Exception as error:
-            return DesiredCopy("", None, unexpected(error))
+            return DesiredCopy("", None, problem_of(error))
 
     def _source_context(self) -> dict[str, Any]:
         assert self.source is not None
         return {"source": source_context(self.source.body["metadata"], self.compiled.spec.kind)}
 
 
-def unexpected(error: Exception) -> str:
-    """A problem for the status; the error's own text may hold a value."""
+def problem_of(error: Exception) -> str:
+    """Why a copy can't be rendered, for the status; other errors' texts may hold a value."""
+    if isinstance(error, TemplateError | TransformError):
+        return str(error)
     return f"the copy can't be created: {type(error).__name__}"
 
 
@@ -466,11 +462,6 @@ class BindingIndex:
             return False
         return len(self._all.at(resource, name)) == 1
 
-    def _rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
-        """The bindings that share its (fixed) name, or follow namespaces."""
-        resource = binding.compiled.resource
-        return (*self._all.at(resource, binding.static_name), *self._all.at(resource, None))
-
     def add(self, binding: SourceBinding) -> SourceBinding | None:
         """Add a binding; it replaces its rule's earlier one for the same source."""
         owner = binding.compiled.rule.owner
@@ -503,8 +494,12 @@ class BindingIndex:
         """Remove all bindings of a rule; returns the rules that may get its targets now."""
         self.set_read(owner, frozenset())
         removed = [self.remove(owner, origin) for origin in list(self.of_rule(owner))]
-        rivals = (self._rivals(binding) for binding in removed if binding is not None)
-        return {rival.compiled.rule.key for rival in chain.from_iterable(rivals)}
+        places = {(one.compiled.resource, one.static_name) for one in filter(None, removed)}
+        return {
+            rival.compiled.rule.key
+            for resource, name in places
+            for rival in (*self._all.at(resource, name), *self._all.at(resource, None))
+        }
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or was deleted."""

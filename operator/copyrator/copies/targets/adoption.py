@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from copyrator.copies.targets.marks import EVERY_MARK
 from copyrator.copies.targets.records import Extras
-from copyrator.copies.targets.transform import EVERY_MARK
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,30 +16,25 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.rule_spec import Transform
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Transform
 from copyrator.api.schema import NOT_WHOLE, map_in
+from copyrator.api.selectors import Globs
 from copyrator.copies.seal.sealing import Sealer
+from copyrator.copies.targets.marks import EVERY_MARK, OPERATOR_MARKS, OUR_KEYS, Marks
 from copyrator.copies.targets.ownership import (
     Shape,
     is_ours_enough,
     is_ours_exactly,
     reference_marks,
 )
-from copyrator.copies.targets.records import CopyRecord, Extras
-from copyrator.copies.targets.transform import (
-    OPERATOR_MARKS,
-    OUR_KEYS,
-    copied_annotations,
-    copied_labels,
-    transform_data,
-    transform_type,
-)
+from copyrator.copies.targets.records import Extras
 
 EXACT_KINDS: Final = frozenset({"ConfigMap", "Secret"})
 """Kinds of which we own the whole content, and that are written without being read."""
@@ -104,10 +99,6 @@ class Content:
         fields = found.keys() | self.payload.keys()
         return all((found.get(name) or None) == (self.payload.get(name) or None) for name in fields)
 
-    def is_right(self, record: CopyRecord) -> bool:
-        """Whether a copy has this content and nothing else that matters."""
-        return record.digest == self.digest and self.is_undisturbed(record.shape)
-
     def outline(self) -> Content:
         """The same without values: what `is_undisturbed` needs, and no more."""
         return Content(
@@ -157,6 +148,150 @@ def _contains(found: Any, wanted: Any) -> bool:
             and all(map(_contains, found, wanted))
         )
     return bool(found == wanted)
+
+
+MAX_GLOB_WORK: Final = 400_000_000
+"""Characters of a source's keys times characters of the patterns that choose among them: some 40 ms
+for one copy."""
+
+DATA_FIELDS = ("data", "binaryData")
+
+
+class TransformError(Exception):
+    """A transform that doesn't fit this source; the message is for the rule's author."""
+
+
+def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, Any]:
+    """The content of a copy; ``content`` isn't changed.
+
+    ``data`` and ``binaryData`` share one space of names, as in the API server.
+
+    Raises:
+        TransformError: two keys would have one name, or they are too many for so many globs.
+    """
+    if not (keys.include or keys.exclude or keys.rename):
+        return dict(content)
+    check_work(
+        [key for part in DATA_FIELDS for key in content.get(part) or ()],
+        keys.include,
+        keys.exclude,
+    )
+    result = dict(content)
+    taken: dict[str, str] = {}
+    for part in DATA_FIELDS:
+        if part not in content:
+            continue
+        kept: dict[str, Any] = {}
+        for key, value in (content[part] or {}).items():
+            if not keeps(keys, key):
+                continue
+            name = keys.rename.get(key, key)
+            if name in taken:
+                raise TransformError(
+                    f"the keys {taken[name]!r} and {key!r} would both be named {name!r}; "
+                    "leave one out in spec.transform.keys or rename it"
+                )
+            taken[name] = key
+            kept[name] = value
+        result[part] = kept
+    return result
+
+
+def transform_type(content: dict[str, Any], kind: str, transform: Transform) -> dict[str, Any]:
+    """The content with the wanted type of a Secret.
+
+    Raises:
+        TransformError: the type requires keys that the copy hasn't got, so that the API server
+            would refuse each.
+    """
+    keys = transform.keys
+    if kind != "Secret" or not (transform.type or keys.include or keys.exclude or keys.rename):
+        return content
+    if transform.type is not None:
+        content["type"] = transform.type
+    required = _REQUIRED_KEYS.get(str(content.get("type")), ())
+    missing = [key for key in required if key not in (content.get("data") or {})]
+    if not missing or (content.get("type") == _BASIC_AUTH and len(missing) < len(required)):
+        return content
+    some = " or ".join if content.get("type") == _BASIC_AUTH else " and ".join
+    raise TransformError(
+        f"a Secret of the type {content['type']} must have {some(missing)}; set "
+        "spec.transform.type: Opaque, or copy the keys, too"
+    )
+
+
+_BASIC_AUTH: Final = "kubernetes.io/basic-auth"
+_REQUIRED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    _BASIC_AUTH: ("username", "password"),
+}
+"""By a Secret's type, the keys that the API server requires; of basic-auth one of them.
+
+Source: ValidateSecret in pkg/apis/core/validation/validation.go.
+"""
+
+
+def keeps(keys: KeyTransform, key: str) -> bool:
+    """Whether a key of the source is copied."""
+    included = not keys.include or keys.include.matches(key)
+    return included and not keys.exclude.matches(key)
+
+
+def check_work(texts: Collection[str], *choices: Globs) -> None:
+    """Refuse what would block the event loop: very many keys times very long lists of patterns.
+
+    Raises:
+        TransformError: they are too many.
+    """
+    if sum(globs.cost(texts) for globs in choices) > MAX_GLOB_WORK:
+        raise TransformError(
+            f"the source has {len(texts)} keys, too many for so many patterns in spec.transform; "
+            "use fewer or shorter patterns"
+        )
+
+
+def copied_labels(
+    found: Mapping[str, str] | None, transform: Transform, *, marks: Marks = EVERY_MARK
+) -> dict[str, str]:
+    """The labels of a copy, our own mark included; without the ``marks`` of other owners."""
+    labels = _transformed(found, transform.labels, marks)
+    labels[names.LABEL_MANAGED_BY] = names.MANAGED_BY
+    return labels
+
+
+def copied_annotations(
+    found: Mapping[str, str] | None,
+    transform: Transform,
+    *,
+    rule: str,
+    origin: str | None,
+    marks: Marks = EVERY_MARK,
+) -> dict[str, str]:
+    """The annotations of a copy with our own marks, all but the content hash.
+
+    ``rule`` and ``origin`` are ``namespace/name``; a template has no origin.
+    """
+    annotations = _transformed(found, transform.annotations, marks)
+    annotations[names.ANN_RULE] = rule
+    if origin is not None:
+        annotations[names.ANN_SOURCE] = origin
+    return annotations
+
+
+def _transformed(
+    found: Mapping[str, str] | None, transform: MetadataTransform, marks: Marks
+) -> dict[str, str]:
+    found = found or {}
+    check_work(found, transform.remove)
+    kept = {
+        key: value
+        for key, value in found.items()
+        if not marks.has(key) and not transform.remove.matches(key)
+    }
+    return kept | dict(transform.add)
 
 
 def copied_content(
@@ -225,24 +360,15 @@ def _seal(sealer: Sealer, **parts: Any) -> Content:
     return Content(**parts, digest=sealer.digest(parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a copy; ``resource`` is the kind's key as in CopyKey."""
-
-    resource: str
-    namespace: str
-    name: str
-
-
-def new_object(content: Content, place: Place, rule: str, sealer: Sealer) -> dict[str, Any]:
+def new_object(content: Content, key: CopyKey, rule: str, sealer: Sealer) -> dict[str, Any]:
     """The body that creates the copy."""
-    seal = sealer.seal(content.digest, place.resource, place.namespace, place.name, rule)
+    seal = sealer.seal(content.digest, key.kind, key.namespace, key.name, rule)
     return {
         "apiVersion": content.api_version,
         "kind": content.kind,
         "metadata": {
-            "name": place.name,
-            "namespace": place.namespace,
+            "name": key.name,
+            "namespace": key.namespace,
             "labels": dict(content.labels),
             "annotations": {**content.annotations, names.ANN_HASH: seal},
         },

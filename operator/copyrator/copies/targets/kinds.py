@@ -16,7 +16,7 @@ from copyrator.copies.targets.records import Copies, CopyRecord, Name, RecordRea
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.queue import Priority
 
 log = logging.getLogger(__name__)
@@ -40,12 +40,13 @@ class Kinds:
         self._context = context
         self._shapes = Shapes()
         self._allowed = [_split(kind) for kind in context.settings.kinds]
-        self._round = Round(context.monotonic, self._copies, timing=context.timing)
+        self._round = Round(
+            context.monotonic,
+            lambda: {key: view.copies.names() for key, view in context.kinds.items()},
+            timing=context.timing,
+        )
         self.missing: set[str] = set()
         """Allowed kinds that the cluster doesn't serve at present."""
-
-    def _copies(self) -> dict[str, list[Name]]:
-        return {key: view.copies.names() for key, view in self._context.kinds.items()}
 
     def allows(self, kind: str, api_version: str | None) -> bool:
         """Whether the settings allow rules of this kind."""

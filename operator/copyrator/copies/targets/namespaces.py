@@ -15,7 +15,7 @@ from copyrator.api import names
 from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import Consent, read_consent
 from copyrator.kube.resources import NAMESPACES
-from copyrator.kube.watch.informers import WatchSpec
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.workqueue.fairness import TimeSlice
 
 
@@ -75,17 +75,8 @@ class Namespace:
         return self.consent is not None and self.consent.names(tenant)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceReader:
-    """Decodes namespaces for a watch; equal to any other, so that the watch is shared."""
-
-    def __call__(self, body: Mapping[str, Any]) -> Namespace:
-        """Read one Namespace."""
-        return Namespace.from_metadata(body)
-
-
 NAMESPACE_WATCH: Final = WatchSpec(
-    resource=NAMESPACES, metadata_only=True, decode=NamespaceReader(), reserved=True
+    resource=NAMESPACES, metadata_only=True, decode=Namespace.from_metadata, reserved=True
 )
 """The watch of all Namespaces; whoever watches them uses this one."""
 

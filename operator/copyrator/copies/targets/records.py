@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.copies.seal.sealing import DIGEST_BYTES, Sealer
+from copyrator.copies.targets.marks import OUR_KEYS
 from copyrator.copies.targets.ownership import ANNOTATIONS, LABELS, Ownership, Shape, Shapes
-from copyrator.copies.targets.transform import OUR_KEYS
 
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -259,10 +259,6 @@ class Copies:
     def owned_by(self, owner: str) -> Collection[Name]:
         """The names of the copies of a rule (``namespace/name``)."""
         return self._by_owner.get(owner, ())
-
-    def count(self, owner: str) -> int:
-        """How many copies a rule has."""
-        return len(self._by_owner.get(owner, ()))
 
     def wrote(self, name: Name, record: CopyRecord) -> None:
         """Cache a copy as the response to our write shows it, until the watch delivers it.

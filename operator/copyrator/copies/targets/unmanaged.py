@@ -22,8 +22,8 @@ from copyrator.copies.sources.bindings import CopyRequest
 from copyrator.copies.targets.planning import Terms, Unmanaged
 from copyrator.copies.timing import CopyTiming
 from copyrator.kube.resources import Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
-from copyrator.kube.watch.reflector import Seen, seen
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import Seen, WatchSpec, seen
 from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.queue import Priority
 

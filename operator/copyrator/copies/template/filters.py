@@ -11,7 +11,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+import ssl
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,7 +35,6 @@ from copyrator.api.docker_config import (
     split_key,
 )
 from copyrator.api.schema import UnreadableJsonError, read_json
-from copyrator.copies.template.pem_bundle import bundled
 from copyrator.copies.template.scope import (
     Meter,
     SourceObject,
@@ -203,7 +205,11 @@ def merge_dockerconfig(meter: Meter, value: Any) -> str:
 
 
 def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = None) -> str:
-    """All certificates, each once; nothing else comes out, so Secrets' may be read here."""
+    """All certificates in PEM, each once, in order; without those that have ended if asked for.
+
+    Each is encoded again from its DER, so that neither a private key nor a comment can be part of
+    it: nothing else comes out, so Secrets' may be read here.
+    """
     scope = meter.scope
     if drop_expired and scope is None:
         raise TemplateError("pem_bundle(drop_expired=true) needs spec.sources")
@@ -211,13 +217,22 @@ def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = 
         raise TemplateError("pem_bundle: key must be a string")
     may_reveal = scope is None or scope.visibility is not Visibility.HIDDEN
     now = scope.now if scope is not None and drop_expired else None
-    text, until = bundled(
-        meter, _listed(meter, value), key=key, now=now, reveal=reveal if may_reveal else _open
-    )
+    found: dict[bytes, None] = {}
+    until: datetime | None = None
+    for part, where in _texts(meter, _listed(meter, value), key, reveal if may_reveal else _open):
+        for der in _certificates(meter, part, where):
+            ends = _end_of_validity(der, where)
+            if now is not None:
+                if ends < now:
+                    continue
+                until = ends if until is None else min(until, ends)
+            found[der] = None
+    if not found:
+        raise TemplateError("pem_bundle: there is no certificate that could be written")
+    meter.make(2 * sum(map(len, found)))
     if scope is not None and until is not None:
-        known = scope.findings.until
-        scope.findings.until = until if known is None else min(known, until)
-    return text
+        scope.findings.until = min(scope.findings.until or until, until)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found))
 
 
 FILTERS: Final[Mapping[str, Filter]] = {
@@ -355,3 +370,187 @@ def _config_of(meter: Meter, value: Any, where: str) -> tuple[str, bool]:
         return base64.b64decode(found.encode("ascii"), validate=True).decode(), old
     except (UnicodeError, binascii.Error):
         raise TemplateError(f"{where}: {key} isn't text in base64") from None
+
+
+# Certificates -----------------------------------------------------------------------------------
+
+ALL_KEYS: Final = "*"
+"""As key: all keys of a source's data, sorted."""
+CERTIFICATE_STEPS: Final = 40
+"""Steps for each certificate: reading one takes 20 us."""
+
+_TRUSTED: Final = "TRUSTED CERTIFICATE"
+"""OpenSSL's form: a certificate, then for what it is trusted."""
+_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", _TRUSTED)
+
+_BEGINS: Final = {f"-----BEGIN {label}-----": label for label in _LABELS}
+_ENDS: Final = {f"-----END {label}-----": label for label in _LABELS}
+_MARK: Final = re.compile(r"(?<!-)-{2,}+\s*+(?:BEGIN|END)\b", re.IGNORECASE)
+"""A marker of whatever else is in PEM, of SSH2's keys, or a misspelt one."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
+
+_TLS_USES: Final = frozenset(
+    {
+        bytes.fromhex("2b06010505070301"),  # serverAuth
+        bytes.fromhex("2b06010505070302"),  # clientAuth
+        bytes.fromhex("551d2500"),  # anyExtendedKeyUsage
+    }
+)
+_SEQUENCE: Final = 0x30
+_REJECTED: Final = 0xA0
+"""The tag of the uses for which a TRUSTED CERTIFICATE is rejected (OpenSSL's X509_CERT_AUX)."""
+_LENGTH_OCTETS: Final = 4
+
+_Reveal = Callable[[Any], Any]
+"""Reads a value, which may be withheld."""
+
+
+def _texts(
+    meter: Meter, values: Sequence[Any], key: str | None, reveal: _Reveal
+) -> Iterator[tuple[str, str]]:
+    """Each text with its origin; of objects the key's."""
+    for value in values:
+        if isinstance(value, SourceObject):
+            yield from _of_object(meter, value, key, reveal)
+            continue
+        text = reveal(value)
+        if not isinstance(text, str):
+            raise TemplateError("pem_bundle takes sources, and texts of certificates")
+        yield text, origin_of(value)
+
+
+def _of_object(
+    meter: Meter, source: SourceObject, key: str | None, reveal: _Reveal
+) -> Iterator[tuple[str, str]]:
+    where = origin_of(source)
+    if key is None:
+        raise TemplateError(f"pem_bundle needs the key of {where}: pem_bundle(key='ca.crt')")
+    plain = {} if source.get("kind") == "Secret" else source.get("data") or {}
+    encoded = source.get("data" if source.get("kind") == "Secret" else "binaryData") or {}
+    meter.take(len(plain) + len(encoded) if key == ALL_KEYS else 1)
+    for name in sorted({*plain, *encoded}) if key == ALL_KEYS else [key]:
+        value = plain.get(name)
+        if value is not None:
+            yield reveal(value), origin_of(value)
+            continue
+        value = encoded.get(name)
+        if value is None:
+            if not source.may_lack_keys:
+                raise TemplateError(f"{where} has no key {name}")
+            meter.findings.pass_over(where, f"has no key {name}")
+            continue
+        text = reveal(value)
+        meter.take(10, 2 * len(text))
+        yield _decoded(text, origin_of(value)), origin_of(value)
+
+
+def _decoded(text: str, where: str) -> str:
+    """The text of a file, which may be in any encoding outside of its certificates."""
+    try:
+        content = base64.b64decode(text.encode("ascii"), validate=True)
+    except (UnicodeError, binascii.Error):
+        raise TemplateError(f"{where} isn't in base64") from None
+    encoding = "utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8"
+    return content.decode(encoding, "replace")
+
+
+def _certificates(meter: Meter, text: str, where: str) -> Iterator[bytes]:
+    """The DER of each certificate in a text; what is outside of its blocks is skipped."""
+    meter.take(10, 4 * len(text))
+    lines = [line.strip() for line in text.replace("\ufeff", "").splitlines()]
+    any_block = False
+    for label, der in _blocks(meter, lines, where):
+        any_block = True
+        plain = _without_trust(meter, der, where) if label == _TRUSTED else der
+        if plain is not None:
+            yield plain
+    if any_block:
+        return
+    if any(line and not line.startswith("#") for line in lines):
+        raise TemplateError(f"{where}: there is no certificate in PEM")
+    meter.findings.pass_over(where, "has no certificate")
+
+
+def _blocks(meter: Meter, lines: Sequence[str], where: str) -> Iterator[tuple[str, bytes]]:
+    """The label and content of each block."""
+    block: list[str] | None = None
+    label = ""
+    for number, line in enumerate(lines, start=1):
+        if block is None:
+            if line in _BEGINS:
+                meter.take(CERTIFICATE_STEPS)
+                block, label = [], _BEGINS[line]
+            elif not line.startswith("#"):
+                _check_outside(line, f"{where}, line {number}")
+        elif _ENDS.get(line) == label:
+            yield label, _der(block, where, number)
+            block = None
+        elif _BASE64.fullmatch(line):
+            block.append(line)
+        else:
+            raise TemplateError(f"{where}, line {number}: isn't a line of a certificate in PEM")
+    if block is not None:
+        raise TemplateError(f"{where}: the last certificate has no end")
+
+
+def _check_outside(line: str, where: str) -> None:
+    """Refuse what is no mere text: keys, other objects in PEM, and misspelt markers."""
+    if not _MARK.search(line):
+        return
+    upper = line.upper()
+    if "PRIVATE KEY" in upper:
+        raise TemplateError(f"{where}: there is a private key; a bundle is made of certificates")
+    if "-----" in line or "KEY" in upper or "CERTIFICATE" in upper:
+        raise TemplateError(f"{where}: only certificates in PEM may be in a bundle")
+
+
+def _der(lines: Sequence[str], where: str, number: int) -> bytes:
+    try:
+        return base64.b64decode("".join(lines), validate=True)
+    except binascii.Error:
+        raise TemplateError(f"{where}: the certificate up to line {number} isn't base64") from None
+
+
+def _without_trust(meter: Meter, der: bytes, where: str) -> bytes | None:
+    """The certificate in a TRUSTED CERTIFICATE; None where that isn't trusted for TLS."""
+    try:
+        *_, end = next(_elements(der))
+        trust = next(_elements(der[end:]))[1] if der[end:] else b""
+        uses = {tag: value for tag, value, _ in _elements(trust)}
+        trusted = {value for _, value, _ in _elements(uses.get(_SEQUENCE, b""))}
+        rejected = {value for _, value, _ in _elements(uses.get(_REJECTED, b""))}
+    except (IndexError, StopIteration, ValueError):
+        raise TemplateError(f"{where}: a certificate can't be read") from None
+    if rejected & _TLS_USES or (_SEQUENCE in uses and not trusted & _TLS_USES):
+        meter.findings.pass_over(where, "has a certificate that isn't trusted for TLS")
+        return None
+    return der[:end]
+
+
+def _elements(content: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """DER elements in a row: the tag and the value of each, and where it ends.
+
+    Raises:
+        IndexError, ValueError: it isn't DER.
+    """
+    end = 0
+    while end < len(content):
+        tag, length, start = content[end], content[end + 1], end + 2
+        if length >= 0x80:
+            octets = length & 0x7F
+            if not 1 <= octets <= _LENGTH_OCTETS or octets > len(content) - start:
+                raise ValueError(octets)
+            length, start = int.from_bytes(content[start : start + octets]), start + octets
+        end = start + length
+        if end > len(content):
+            raise ValueError(end)
+        yield tag, content[start:end], end
+
+
+def _end_of_validity(der: bytes, where: str) -> datetime:
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        return x509.load_der_x509_certificate(der).not_valid_after_utc
+    except Exception:
+        raise TemplateError(f"{where}: a certificate can't be read") from None

@@ -145,7 +145,7 @@ class Text:
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
         """
-        return _as_text(self.value(context, meter or Meter()))
+        return str(self.value(context, meter or Meter()))
 
     def value(self, context: Mapping[str, Any], meter: Meter) -> Scalar:
         """The same; of a text that is one whole expression, a number or boolean as such.
@@ -180,11 +180,6 @@ class Text:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")
         meter.put_out(result)
         return result if meter.whole is None else meter.whole
-
-
-def _as_text(value: Scalar) -> str:
-    """As Jinja2 writes it."""
-    return value if isinstance(value, str) else str(value)
 
 
 class _TypedText:
@@ -284,7 +279,7 @@ def _render_part(value: _Compiled, text_of: Callable[[Text], Scalar]) -> Any:
         TemplateError: two keys of one map are the same.
     """
     if isinstance(value, Text):
-        return _as_text(text_of(value))
+        return str(text_of(value))
     if isinstance(value, _TypedText):
         return value.checked(text_of(value.text))
     if isinstance(value, list):
@@ -415,7 +410,7 @@ class Composing:
                 known = error
             self._rendered[text, place] = known
         elif not isinstance(known, TemplateError):
-            meter.put_out(_as_text(known))
+            meter.put_out(str(known))
         if isinstance(known, TemplateError):
             raise TemplateError(str(known))
         return known

@@ -44,14 +44,10 @@ FORMAT_WIDTH: Final = 1_024
 _NO_KEY: Final = re.compile(r"'dict object' has no attribute '(?P<key>.{1,400})'", re.DOTALL)
 _NO_NAME: Final = re.compile(r"'(?P<name>.{1,400})' is undefined", re.DOTALL)
 """Source: jinja2.runtime.Undefined._undefined_message."""
-_NO_SOURCE: Final = re.compile(
-    r"'[\w.]*SourceSet object' has no attribute '(?P<key>.{1,400})'", re.DOTALL
-)
-_NO_FIELD: Final = re.compile(
-    r"'[\w.]*SourceObject object' has no attribute '(?P<key>.{1,400})'", re.DOTALL
-)
-_NO_DATA: Final = re.compile(
-    r"'[\w.]*SourceData object' has no attribute '(?P<key>.{1,400})'", re.DOTALL
+_NO_PART: Final = re.compile(
+    r"'[\w.]*(?P<of>SourceSet|SourceObject|SourceData) object' has no attribute "
+    r"'(?P<key>.{1,400})'",
+    re.DOTALL,
 )
 _NAMED: Final = re.compile(
     r"'[\w. ]+' has no attribute '(?P<key>.+)'|'(?P<name>.+)' is undefined", re.DOTALL
@@ -69,13 +65,14 @@ def readable_message(
     """
     if reveals and not _names_part_of(source, message):
         return "something in it is undefined"
-    if found := _NO_SOURCE.fullmatch(message):
-        known = ", ".join(names_of(context.get("sources")))
-        return f"unknown source {found['key']}; known sources: {known}"
-    if found := _NO_FIELD.fullmatch(message):
-        return f"{_whose(found['key'], source, context)} has no field {found['key']}"
-    if found := _NO_DATA.fullmatch(message):
-        return f"{_whose(found['key'], source, context, '.data')} has no key {found['key']}"
+    if found := _NO_PART.fullmatch(message):
+        key = found["key"]
+        if found["of"] == "SourceSet":
+            known = ", ".join(names_of(context.get("sources")))
+            return f"unknown source {key}; known sources: {known}"
+        if found["of"] == "SourceObject":
+            return f"{_whose(key, source, context)} has no field {key}"
+        return f"{_whose(key, source, context, '.data')} has no key {key}"
     if found := _NO_NAME.fullmatch(message):
         return f"unknown variable {found['name']}; known variables: {', '.join(sorted(context))}"
     found = _NO_KEY.fullmatch(message)

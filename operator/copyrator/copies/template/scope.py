@@ -29,7 +29,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 
 from copyrator.api.rule_spec import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
-from copyrator.copies.targets.transform import EVERY_MARK
+from copyrator.copies.targets.marks import EVERY_MARK
 
 RENDER_STEPS: Final = 40_000
 """Steps that one object's rendering may take: an operation, a pass of a loop for each operation in

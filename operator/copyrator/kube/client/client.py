@@ -25,7 +25,6 @@ from copyrator.kube.client.transport import (
     WRITES,
     Call,
     Transport,
-    WriteLimit,
 )
 from copyrator.kube.errors import AnswerTooLarge, BrokenAnswer
 from copyrator.kube.resources import Resource
@@ -33,7 +32,7 @@ from copyrator.kube.resources import Resource
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one page of a list: a larger one is requested again, with fewer objects."""
 
-__all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
+__all__ = ["KubeClient", "Page", "PatchType", "WatchEvent"]
 
 LIST_TIMEOUT = 60.0
 """Seconds for one page of a list."""

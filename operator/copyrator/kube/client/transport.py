@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -48,9 +48,12 @@ if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
     from copyrator.metrics import Metrics
+    from copyrator.workqueue.limits import AdaptiveLimit
 
 
 log = logging.getLogger(__name__)
+
+# The circuit breaker -----------------------------------------------------------------------------
 
 FAILURES = 5
 """Failures in a row, with no other answer between them, after which attempts are held back."""
@@ -163,9 +166,7 @@ class CircuitBreaker:
     async def permit(self, caller: object = None, *, patience: float) -> Permit:
         """Wait until attempts are let through; the outcome must be reported to the Permit.
 
-        Args:
-            caller: failures of the same caller count once; without a caller, each counts.
-            patience: seconds to wait.
+        Failures of the same caller count once; without a caller, each counts.
 
         Raises:
             ApiError: a copy of the last probe's, after `patience` seconds.
@@ -228,6 +229,8 @@ class CircuitBreaker:
         self._timer = None
         self._probing = self._waiting.call()
 
+
+# The server and the credentials ------------------------------------------------------------------
 
 REREAD_SECONDS = 60.0
 """Interval for reading token files again: bound service account tokens rotate on disk."""
@@ -328,12 +331,8 @@ class Connection:
     async def renew(self, seen: int, *, pause: float = RENEW_PAUSE) -> bool:
         """Load the credentials again, unless another caller did so meanwhile.
 
-        Args:
-            seen: the generation that was refused.
-            pause: minimum seconds between two tries.
-
-        Returns:
-            True if there are newer credentials than generation `seen`.
+        Return whether there are newer ones than the generation that was refused, `seen`. Two tries
+        are `pause` seconds apart at least.
         """
         async with self._lock:
             if self.generation != seen:
@@ -381,18 +380,25 @@ SHORTEST = 4
 """Characters; shorter values stay: replacing them would break ordinary words."""
 
 
-def redact(message: str, secret: Any) -> str:
-    """Remove the values of a Secret that was sent from the answer's message.
+def redact(answer: Any, secret: Any) -> Any:
+    """Remove the values of a Secret that was sent from all texts of a Status, also its causes.
 
-    Webhooks and older API servers quote what they were sent, as it was sent or decoded.
-
-    Args:
-        message: the server's message.
-        secret: the body of the request: a Secret, or a patch of one.
+    Webhooks and older API servers quote what they were sent, as it was sent or decoded. `secret` is
+    the body of the request: a Secret, or a patch of one.
     """
-    for value in sorted(_values(secret), key=len, reverse=True):
-        message = message.replace(value, "<redacted>")
-    return message
+    values = sorted(_values(secret), key=len, reverse=True)
+
+    def clean(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: clean(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [clean(value) for value in part]
+        if isinstance(part, str):
+            for value in values:
+                part = part.replace(value, "<redacted>")
+        return part
+
+    return clean(answer)
 
 
 def _values(secret: Any) -> Iterator[str]:
@@ -420,6 +426,8 @@ def _decoded(text: str) -> str:
     except (binascii.Error, ValueError):
         return ""
 
+
+# Requests ----------------------------------------------------------------------------------------
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to connect, TLS included."""
@@ -523,22 +531,6 @@ Fence = Callable[[], bool]
 """Whether writes may be sent at this moment (kube.leader, set in runtime.app)."""
 
 
-class WriteLimit(Protocol):
-    """Bounds the writes in flight (workqueue.limits.AdaptiveLimit, set in runtime.app)."""
-
-    def slot(self) -> AbstractAsyncContextManager[object]:
-        """Wait for a slot; the time spent inside is the latency that the limit adapts to."""
-        ...
-
-    async def pause(self) -> None:
-        """Return when no Retry-After is pending."""
-        ...
-
-    def throttled(self, retry_after: float | None) -> None:
-        """Record that the server throttles; `retry_after` in seconds, where it named them."""
-        ...
-
-
 OnDryRun = Callable[[Call, Any], None]
 """Called for every successful write with ``dryRun=All``, with the decoded answer."""
 
@@ -546,24 +538,11 @@ OnRefused = Callable[[Refusal], None]
 """Called for every RBAC 403."""
 
 
-class NoLimit:
-    """For commands that make a few requests and exit."""
-
-    def slot(self) -> AbstractAsyncContextManager[object]:
-        """Never wait."""
-        return nullcontext()
-
-    async def pause(self) -> None:
-        """Never wait."""
-
-    def throttled(self, retry_after: float | None) -> None:
-        """No-op."""
-
-
 class Transport:
     """Sends calls. Must be made in the running loop, and closed.
 
-    `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
+    `limit` bounds the writes in flight; commands that make a few requests have none. `fence` is
+    called before each write is sent; False makes it fail with NotLeading. `alone` is for
     requests with a deadline of their own: the circuit breaker doesn't hold them back. With
     `on_dry_run` every write is a dry run, whatever method makes it. `most` is for servers that
     aren't trusted: the limit of every answer in bytes, and no error has words of theirs.
@@ -573,7 +552,7 @@ class Transport:
         self,
         connection: Connection,
         *,
-        limit: WriteLimit | None = None,
+        limit: AdaptiveLimit | None = None,
         fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
@@ -587,7 +566,7 @@ class Transport:
         self._most = most
         self._on_dry_run = on_dry_run
         self._on_refused = on_refused
-        self._limit: WriteLimit = limit or NoLimit()
+        self._limit = limit
         self._fence = fence
         self._alone = alone
         self._metrics = metrics
@@ -637,8 +616,12 @@ class Transport:
         on_dry_run = self._on_dry_run if call.writes else None
         if on_dry_run:
             call = _as_dry_run(call)
-        await self._limit.pause()
-        slot = self._limit.slot() if call.writes else self._reads.slot(tenant())
+        await self._pause()
+        slot: AbstractAsyncContextManager[object] = nullcontext()
+        if not call.writes:
+            slot = self._reads.slot(tenant())
+        elif self._limit:
+            slot = self._limit.slot()
         attempt = nullcontext() if self._alone else self.connection.requests.attempt()
         async with slot, attempt, self._request_slots:
             started = time.perf_counter()
@@ -678,7 +661,7 @@ class Transport:
 
         A `reserved` one has a connection of its own and never waits for others.
         """
-        await self._limit.pause()
+        await self._pause()
         async with AsyncExitStack() as stack:
             if not reserved:
                 await stack.enter_async_context(self._watch_slot())
@@ -694,6 +677,10 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
+
+    async def _pause(self) -> None:
+        if self._limit:
+            await self._limit.pause()
 
     @asynccontextmanager
     async def _watch_slot(self) -> AsyncIterator[None]:
@@ -736,7 +723,7 @@ class Transport:
                 response.close()
         finally:
             response.release()
-        if error.throttled:
+        if error.throttled and self._limit:
             self._limit.throttled(error.retry_after)
         if self._on_refused and isinstance(error, Forbidden) and error.refusal:
             self._on_refused(error.refusal)
@@ -827,14 +814,5 @@ async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
     if not isinstance(status, dict):
         status = None
     elif call.resource == "secrets" and call.body is not None:
-        status = _redacted(status, call.body)
+        status = redact(status, call.body)
     return from_answer(response.status, status, response.headers)
-
-
-def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
-    """Redact all texts of a Status object: its causes quote values too."""
-    if isinstance(status, dict):
-        return {key: _redacted(value, body) for key, value in status.items()}
-    if isinstance(status, list):
-        return [_redacted(value, body) for value in status]
-    return redact(status, body) if isinstance(status, str) else status

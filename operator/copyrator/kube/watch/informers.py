@@ -29,9 +29,8 @@ from copyrator.kube.watch.reflector import (
     OnChange,
     OnSynced,
     Reflector,
-    Share,
     Timing,
-    WantedNames,
+    WatchSpec,
 )
 
 if TYPE_CHECKING:
@@ -40,35 +39,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-
-def whole(body: dict[str, Any]) -> dict[str, Any]:
-    """Keep the object without managedFields, which can be larger than the rest."""
-    body["metadata"].pop("managedFields", None)
-    return body
-
-
-@dataclass(frozen=True, slots=True)
-class WatchSpec:
-    """What is watched and what is kept of it. Equal ones share a watch.
-
-    `decode` converts an object to the record that is cached; it should be a function of a module
-    (so that specs compare equal) and leave out everything unused.
-    """
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str | None = None
-    name: str | None = None
-    """Name of a single object to watch."""
-    metadata_only: bool = False
-    decode: Callable[[dict[str, Any]], Any] = whole
-    share: Share | None = None
-    """The owner of the watch, where that has limits; other owners never share it."""
-    wanted: WantedNames | None = None
-    """Only these objects are kept, with only name, namespace and resourceVersion."""
-    reserved: bool = False
-    """Whether it never waits for a connection: essential, or bounded in number already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,39 +61,31 @@ class Mirror(Protocol):
     @property
     def store(self) -> Mapping[ObjectName, Any]:
         """Records by name."""
-        ...
 
     @property
     def lists(self) -> int:
         """Complete lists so far."""
-        ...
 
     @property
     def synced(self) -> bool:
         """Whether an object that isn't cached is known not to exist."""
-        ...
 
     @property
     def failure(self) -> ApiError | None:
         """The present fault."""
-        ...
 
     @property
     def failing_for(self) -> float:
         """Duration of the present fault in seconds; 0 without one."""
-        ...
 
     def delivered(self, namespace: str) -> int:
         """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
-        ...
 
     def relist(self) -> None:
         """List everything again, to confirm the cache."""
-        ...
 
     def close(self) -> None:
         """Release what it holds."""
-        ...
 
 
 M = TypeVar("M", bound=Mirror)
@@ -220,11 +182,7 @@ class SharedInformer(Generic[M]):
 class InformerFactory:
     """Starts a watch with its first listener and ends it with its last.
 
-    Args:
-        client: sends the requests.
-        namespaces: where not all are served: those that are.
-        metrics: where watches are shown.
-        timing: durations.
+    ``namespaces`` are those that are served, where not all are.
     """
 
     def __init__(
@@ -291,17 +249,9 @@ class InformerFactory:
     ) -> Reflector[Any]:
         reflector = self._watches[spec] = Reflector(
             self._client,
-            spec.resource,
-            decode=spec.decode,
+            spec,
             on_change=on_change,
             on_synced=on_synced,
-            namespace=spec.namespace,
-            label_selector=spec.label_selector,
-            name=spec.name,
-            metadata_only=spec.metadata_only,
-            share=spec.share,
-            wanted=spec.wanted,
-            reserved=spec.reserved,
             versions=self._versions,
             metrics=self.metrics,
             timing=self._timing,
@@ -529,6 +479,9 @@ class _Union(Mapping[ObjectName, Any]):
         return sum(len(part.store) for part in self._parts.values())
 
 
+# Placements --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementTiming:
     """Durations in seconds."""
@@ -568,11 +521,9 @@ class Opened(Protocol):
     @property
     def denial(self) -> str:
         """The message of a 403 that denies the whole place; else empty."""
-        ...
 
     def close(self) -> None:
         """End the watches."""
-        ...
 
 
 P = TypeVar("P", bound=Hashable)

@@ -40,23 +40,18 @@ class Share(Protocol):
     @property
     def tenant(self) -> str | None:
         """The namespace that the watches are for; None for the operator and trusted rules."""
-        ...
 
     def opened(self) -> None:
         """A watch was opened."""
-        ...
 
     def closed(self) -> None:
         """A watch was closed."""
-        ...
 
     def held(self, old: Any, new: Any) -> Any:
         """Return the record to cache in place of `old` (None: none): `new`, or a smaller one."""
-        ...
 
     def dropped(self, record: Any) -> None:
         """A record was removed from the cache."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +308,40 @@ class WantedStore(Store[R]):
         return super()._is_old(old, version, kind)
 
 
+def whole(body: dict[str, Any]) -> dict[str, Any]:
+    """Keep the object without managedFields, which can be larger than the rest."""
+    body["metadata"].pop("managedFields", None)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSpec:
+    """What is watched and what is kept of it. Equal ones share a watch.
+
+    `decode` converts an object to the record that is cached; it should be a function of a module
+    (so that specs compare equal) and leave out everything unused.
+    """
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    name: str | None = None
+    """Name of a single object to watch."""
+    metadata_only: bool = False
+    decode: Callable[[dict[str, Any]], Any] = whole
+    share: Share | None = None
+    """The owner of the watch, where that has limits; other owners never share it."""
+    wanted: WantedNames | None = None
+    """Only these objects are kept, with only name, namespace and resourceVersion."""
+    reserved: bool = False
+    """Whether it never waits for a connection: essential, or bounded in number already."""
+
+    @property
+    def tenant(self) -> str | None:
+        """The namespace that it is for; None for the operator and trusted rules."""
+        return self.share.tenant if self.share else None
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Durations in seconds; only tests use others than the defaults."""
@@ -412,6 +441,8 @@ class Faults:
         return self._delay * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
 
 
+# The watch ---------------------------------------------------------------------------------------
+
 RESUMES = 3
 """Tries to resume a watch before everything is listed again: after etcd was restored from a backup
 our resourceVersion may be in its future, and the server always answers "too large"."""
@@ -509,39 +540,32 @@ class Reflector(Generic[R]):
     def __init__(
         self,
         client: KubeClient,
-        res: Resource,
+        spec: WatchSpec,
         *,
-        decode: Callable[[dict[str, Any]], R],
         on_change: OnChange[R],
         on_synced: OnSynced | None = None,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        name: str | None = None,
-        metadata_only: bool = False,
-        share: Share | None = None,
-        wanted: WantedNames | None = None,
-        reserved: bool = False,
         versions: dict[str, str] | None = None,
         metrics: Metrics | None = None,
         timing: Timing = DEFAULT_TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.resource = res
+        self.resource = spec.resource
         self.last_contact = clock()
         self.lists = 0
         self._client = client
-        self._name = None if metadata_only else name
+        self._spec = spec
+        self._name = None if spec.metadata_only else spec.name
         self._versions = {} if versions is None else versions
         self._filter: dict[str, Any] = {
-            "namespace": namespace,
-            "label_selector": label_selector,
-            "field_selector": f"metadata.name={name}" if name else None,
-            "metadata_only": metadata_only,
-            "names_only": wanted is not None,
+            "namespace": spec.namespace,
+            "label_selector": spec.label_selector,
+            "field_selector": f"metadata.name={spec.name}" if spec.name else None,
+            "metadata_only": spec.metadata_only,
+            "names_only": spec.wanted is not None,
         }
-        self._store: Store[R] = wanted.store(decode) if wanted is not None else Store(decode, share)
-        self._tenant = share.tenant if share else None
-        self._reserved = reserved
+        self._store: Store[R] = Store(spec.decode, spec.share)
+        if spec.wanted is not None:
+            self._store = spec.wanted.store(spec.decode)
         self._on_change = on_change
         self._on_synced = on_synced
         self._metrics = metrics
@@ -560,7 +584,7 @@ class Reflector(Generic[R]):
 
     def __str__(self) -> str:
         parts = [self.resource.key]
-        parts += [f"in {self._filter['namespace']}"] if self._filter["namespace"] else []
+        parts += [f"in {self._spec.namespace}"] if self._spec.namespace else []
         selectors = (self._filter["label_selector"], self._filter["field_selector"])
         parts += [f"with {selector}" for selector in selectors if selector]
         return " ".join(parts) + self._client.connection.place
@@ -623,7 +647,7 @@ class Reflector(Generic[R]):
 
     async def run(self) -> None:
         """Mirror until cancelled; no fault ends it."""
-        with working_for(self._tenant):  # not for the caller that started it
+        with working_for(self._spec.tenant):  # not for the caller that started it
             await self._run()
 
     async def _run(self) -> None:
@@ -673,7 +697,7 @@ class Reflector(Generic[R]):
         if self._name is None or since is None or self.lists:
             return None
         try:
-            body = await self._client.get(self.resource, self._filter["namespace"], self._name)
+            body = await self._client.get(self.resource, self._spec.namespace, self._name)
         except (Forbidden, NotFound):
             return None
         self._store.begin_list()
@@ -722,9 +746,19 @@ class Reflector(Generic[R]):
             opened.append(self.last_contact)
             timers.append(asyncio.get_running_loop().call_later(self._timing.settled, settled))
 
+        length, silence = self._health.lengths()
+        stream = self._client.watch(
+            self.resource,
+            **self._filter,
+            resource_version=version,
+            timeout=length,
+            silence=silence,
+            on_open=on_open,
+            reserved=self._spec.reserved,
+        )
         try:
             async with asyncio.timeout(None) as self._scope:
-                bookmarks = await self._read(self._stream(version, on_open))
+                bookmarks = await self._read(stream)
             self._health.ended(self._clock() - opened[0], bookmarks=bookmarks)
             self._recover()
         except TimeoutError:  # by relist() or suspect()
@@ -738,20 +772,6 @@ class Reflector(Generic[R]):
                 timer.cancel()
             if opened and self._clock() - opened[0] >= self._timing.stable:
                 self._faults.calm()
-
-    def _stream(
-        self, version: str, on_open: Callable[[], None]
-    ) -> AsyncGenerator[WatchEvent, None]:
-        length, silence = self._health.lengths()
-        return self._client.watch(
-            self.resource,
-            **self._filter,
-            resource_version=version,
-            timeout=length,
-            silence=silence,
-            on_open=on_open,
-            reserved=self._reserved,
-        )
 
     async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:
         """Process all events of a stream; return whether there were bookmarks among them."""
@@ -778,14 +798,11 @@ class Reflector(Generic[R]):
     def _broke(self, error: ApiError, *, opened: bool) -> None:
         report, restart = self._health.broke(error, opened=opened)
         if restart:
-            self._restart(restart)
+            self._version = None
+            if self._metrics:
+                self._metrics.watch_restarts.labels(self.resource.key, restart).inc()
         if report:
             raise report from None
-
-    def _restart(self, reason: str) -> None:
-        self._version = None
-        if self._metrics:
-            self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
 
     def _fail(self, error: ApiError) -> None:
         self._faults.note(

@@ -11,7 +11,7 @@ from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.metrics import Metrics
-from copyrator.runtime.app import compose
+from copyrator.runtime.app import Parts
 from copyrator.settings.config import Settings
 
 
@@ -51,7 +51,7 @@ async def test_a_fight_with_another_controller_is_said_across_a_change_of_leader
 async def test_the_writes_of_a_standby_are_never_sent(cluster: FakeCluster) -> None:
     """Whatever a part of it asks for, as long as another replica has the Lease, or none."""
     settings = Settings(namespace=HOME, lease_namespace=HOME, identity="standby")
-    parts = compose(settings, Connection(Endpoint(host=cluster.url)), Metrics())
+    parts = Parts(settings, Connection(Endpoint(host=cluster.url)), Metrics())
     body = {"metadata": {"name": "mark", "namespace": HOME}, "data": {"a": "b"}}
     try:
         for client in (parts.client, parts.reviewer):

@@ -21,11 +21,16 @@ from tests.e2e.operator_process import until
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval.orders import build_plan_job
+from copyrator.bundles.features.approval.orders import (
+    RENDER_SALT,
+    SealedValues,
+    build_plan_job,
+    salt_secret,
+    sealed_render_salt,
+)
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.jobs import seal
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.seal import SealedValues
+from copyrator.bundles.jobs.script import SALT, seal_of
 
 NONCE = "0123456789abcdef" * 2
 PLAN = "fedcba9876543210" * 2
@@ -100,20 +105,20 @@ class Planned:
         spec = parse_bundle(body, BundleDefaults())
         assert isinstance(spec, BundleSpec)
         salt, shared = "s" * 32, "r" * 32
-        data = {seal.SALT: encoded(salt), seal.RENDER_SALT: encoded(shared)}
-        secret = {"metadata": {"name": seal.salt_secret(name)}, "data": data}
+        data = {SALT: encoded(salt), RENDER_SALT: encoded(shared)}
+        secret = {"metadata": {"name": salt_secret(name)}, "data": data}
         self.team.api.create(self.team.path("secrets"), secret)
-        render_salt = seal.sealed_render_salt(seal.seal_of(salt, shared.encode()))
+        render_salt = sealed_render_salt(seal_of(salt, shared.encode()))
         order = DeployOrder(
             spec=spec,
-            sealed=SealedValues(name, 0, render_salt=render_salt),
             uid=body["metadata"]["uid"],
             version="1.0.0",
             digest=self.digest,
             generation=1,
             attempt=1,
         )
-        job = build_plan_job(order, name, NONCE)
+        values = SealedValues(name, 0, render_salt=render_salt)
+        job = build_plan_job(order, values, name, NONCE)
         job["metadata"]["labels"] |= labels
         if command is not None:
             job["spec"]["template"]["spec"]["containers"][0]["command"] = list(command)

@@ -18,7 +18,7 @@ from copyrator.bundles.features.approval.operations import (
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import PreviewPlan
+from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.cli.bundles.plan import (
     PlanView,
     document,

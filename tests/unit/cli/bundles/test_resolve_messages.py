@@ -3,24 +3,29 @@
 import asyncio
 import json
 
+import aiohttp
 import pytest
 from multidict import CIMultiDict
 
 from copyrator.api.bundle_status import Rejected
 from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.engine.signers import NOTHING_ASKED
-from copyrator.bundles.engine.tags import Choice, Selection, explain
+from copyrator.bundles.evidence.signers import NOTHING_ASKED
+from copyrator.bundles.tags import Choice, Selection, explain
 from copyrator.cli.bundles.registry import SignatureJudge, credential_of, in_options
 from copyrator.cli.bundles.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.core.faults import Fault
 from copyrator.oci.auth import Credential, RequestScope, access_error, credential_error
 from copyrator.oci.client import repository_error
 from copyrator.oci.exchange import Repository, Response
-from copyrator.oci.transport import _certificate_text
+from copyrator.oci.transport import connection_error
 
 REPOSITORY = Repository("r.example.com", "team/app")
 ALICE = Credential("alice", "s3cret")
+
+UNTRUSTED = connection_error(
+    aiohttp.ClientConnectorCertificateError(None, ValueError()), "r.example.com"
+)
 
 
 ECR = Repository("111122223333.dkr.ecr.eu-central-1.amazonaws.com", "team/app")
@@ -82,7 +87,7 @@ def test_a_registry_of_another_cloud_is_named_in_options(repository, remedy):
         ),
         (said_of_repository(None), "or set --auth-file"),
         (said_of_repository(ALICE), "or check --auth-file"),
-        (_certificate_text("r.example.com", ValueError()), "--ca-file and --skip-tls-verify"),
+        (UNTRUSTED.message, "--ca-file and --skip-tls-verify"),
     ],
 )
 def test_a_registrys_error_names_the_option_that_helps(message, option):

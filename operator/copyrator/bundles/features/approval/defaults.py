@@ -28,8 +28,6 @@ class ApprovalPolicy:
 
     def apply(self, spec: BundleSpec) -> BundleSpec:
         """With what is required in the namespace of the Bundle or of its release."""
-        if not (self.floors or self.bound):
-            return spec
         asked, namespaces = spec.part(ApprovalSpec), (spec.namespace, spec.project_namespace)
         lowest = max(
             (mode for globs, mode in self.floors if any(map(globs.matches, namespaces))),
@@ -45,12 +43,14 @@ class ApprovalPolicy:
         return spec.with_part(raised)
 
 
-def make_policy(settings: Settings) -> ApprovalPolicy:
-    """That of the settings."""
+def make_policy(settings: Settings) -> ApprovalPolicy | None:
+    """That of the settings; None: they require nothing."""
     return _make(settings.require_approval, settings.require_bound_plans)
 
 
 @lru_cache(maxsize=4)
-def _make(floors: tuple[tuple[str, str], ...], bound: tuple[str, ...]) -> ApprovalPolicy:
+def _make(floors: tuple[tuple[str, str], ...], bound: tuple[str, ...]) -> ApprovalPolicy | None:
+    if not (floors or bound):
+        return None
     modes = ((Globs((glob,)), ApprovalMode(mode)) for glob, mode in floors)
     return ApprovalPolicy(tuple(modes), Globs(bound))

@@ -12,16 +12,20 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
-from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    Baseline,
+    PlanRequests,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
     record_decision,
     record_planning,
 )
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -32,7 +36,6 @@ from copyrator.bundles.features.approval.machine import (
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.plans import Baseline, PlanRequests, PreviewPlan
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     DEPLOY,
@@ -71,13 +74,11 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         *,
         permissions: PermissionRecorder,
         enforcement: EnforcementReviewer,
-        inputs: InputsStore,
         secrets: SecretTidier,
     ) -> None:
         super().__init__(parts)
         self._permissions = permissions
         self._enforcement = enforcement
-        self._inputs = inputs
         self._secrets = secrets
         self.judges: list[Judge] = []
         """Are asked about each plan that was made, in this order."""
@@ -146,10 +147,8 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         if memory.values_of is not None and not task.record.is_running:
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
-        plan, preview = task.record, entry.status.part(PreviewPlan)
-        ends = (one.made_at or one.started_at for one in (plan, preview))
-        may_have = spec.uses(ApprovalSpec) or preview.outcome is not None
-        return await self._secrets.tidy(entry, spec, *ends, may_have=may_have)
+        end, may_have = task.record.made_at or task.record.started_at, spec.uses(ApprovalSpec)
+        return await self._secrets.tidy(entry, spec, end, may_have=may_have)
 
     def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
         """Of a fault the next reconcile reports, if need be."""
@@ -188,13 +187,13 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
             approved=await self.stored.find(entry, status.part(PlanStatus).approved),
             baseline=await self.stored.find(entry, status.part(Baseline)),
         )
-        enforcement = await self._enforcement.of(spec, result.operations)
-        result = replace(result, unenforced=enforcement.reason)
-        if spec.auto_rollback and enforcement.is_enforced:
+        unenforced = await self._enforcement.find_reason(spec, result.operations)
+        result = replace(result, unenforced=unenforced)
+        if spec.auto_rollback and not unenforced:
             withheld = (await self.stored.find_rollback_hooks(entry)).unknown
             result = replace(result, rollback_withheld=withheld)
         status = record_result(status, result, spec, self.context.clock())
-        changed, unknown = await self._inputs.find_changes(entry, status)
+        changed, unknown = await self.jobs.inputs.find_changes(entry, status)
         status = with_record(status, DEPLOY, changed=changed, change_unknown=unknown or None)
         await self.seals.remove_values(entry, job)
         self.remembered(entry.key).values_of = None

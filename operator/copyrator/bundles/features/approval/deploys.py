@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -17,13 +18,12 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.deciding import order_of
 from copyrator.bundles.engine.feature import Conclusion
 from copyrator.bundles.engine.gate import Findings
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.references import MissingReferenceError
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.features.approval.endings import (
+    compares_stored,
     different_ending,
     planned_ending,
     refused_ending,
@@ -40,21 +40,24 @@ from copyrator.bundles.features.approval.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedDeploy,
     ListTooLargeError,
+    find_refusals,
+    judge_refusals,
 )
 from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.guard.refusal import find_refusals, judge_refusals
-from copyrator.bundles.features.approval.inventory import InventoryStore
+from copyrator.bundles.features.approval.jobs import read_printed_plan, read_printed_stored
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_of, planned_order
-from copyrator.bundles.features.approval.plan_store import PlanStore, RollbackHooks
-from copyrator.bundles.features.approval.plans import PlanOutcome
-from copyrator.bundles.features.approval.printed import read_printed_plan, read_printed_stored
-from copyrator.bundles.features.approval.queue import PlanTiming
+from copyrator.bundles.features.approval.queue import PlanTiming, QueuedFeature
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.secrets import operations_secret
-from copyrator.bundles.features.approval.stored import compares_stored
-from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.features.approval.secrets import (
+    InventoryStore,
+    PlanStore,
+    RollbackHooks,
+    ValuesSealer,
+    operations_secret,
+)
+from copyrator.bundles.jobs.job import DeployOrder, order_of
 from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
@@ -62,68 +65,60 @@ from copyrator.kube.errors import ApiError, Forbidden
 log = logging.getLogger(__name__)
 
 
-def find_plan(status: BundleStatus) -> PlanStatus | None:
-    """The plan that the recorded attempt deploys; None where it isn't there any more."""
-    plan = status.part(PlanStatus)
-    is_ours = plan.job == status.attempted.plan_job is not None
-    return plan if is_ours and plan.outcome == PlanOutcome.PLANNED else None
-
-
 @dataclass(frozen=True, slots=True)
-class HeldJobs:
+class JobHolder:
     """What holds Jobs to plans."""
 
     context: Context
     jobs: JobClient
-    seals: SealStore
-    _: KW_ONLY
+    values: ValuesSealer
     lists: GuardLists
     enforcement: EnforcementReviewer
 
     @property
+    def plans(self) -> PlanStore:
+        """What was planned."""
+        return PlanStore(self.context, self.values.seals)
+
+    @property
     def inventories(self) -> InventoryStore:
         """What the approved plans of releases had."""
-        return InventoryStore(self.context.client, self.seals)
+        return InventoryStore(self.context.client, self.values.seals)
 
 
-class DeployHolder:
+class DeployHolder(JobHolder):
     """Holds the deploys of all Bundles to their plans."""
-
-    def __init__(self, held: HeldJobs) -> None:
-        self._context, self._jobs, self._seals = held.context, held.jobs, held.seals
-        self._lists, self._enforcement = held.lists, held.enforcement
-        self._plans, self._inventories = PlanStore(held.context, held.seals), held.inventories
 
     async def guard(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
         status: BundleStatus,
-        plan: HeldPlan | None,
-        *,
-        is_enforced: bool | None,
+        plan: HeldPlan,
     ) -> BundleStatus:
         """The status of a new attempt with whether the API server holds its Job to its plan.
 
-        ``is_enforced``: whether the plan is: then where that isn't possible now, no Job is created,
-        so that nobody evades the list by hiding the plan's Secret for a moment. None: that isn't
-        recorded, so it counts as enforced while its Secret can't be read.
+        Where the plan is enforced and that isn't possible now, no Job is created, so that nobody
+        evades the list by hiding the plan's Secret for a moment. Of a check for drift that isn't
+        recorded: it counts as enforced while its Secret can't be read.
 
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self._context.settings.guard_policy is None or plan is None:
+        if self.context.settings.guard_policy is None:
             return status
-        is_guarded = bool(is_enforced)
-        if not is_enforced:
+        is_deploy = isinstance(plan, PlanStatus)
+        if not (isinstance(plan, PlanStatus) and plan.enforced):
             found = await self._find(entry, status, plan)
-            is_guarded = is_enforced is None
-            if found is not None:
-                is_guarded = (await self._enforcement.of(spec, found.operations)).is_enforced
-        if not is_guarded:
-            return status
+            if found is None and is_deploy:
+                return status
+            if found and await self.enforcement.find_reason(spec, found.operations):
+                return status
         attempted = structs.replace(status.attempted, guarded=True)
-        order = replace(order_of(entry, spec, attempted), name_length=GUARDED_NAME_LENGTH)
+        order = replace(
+            order_of(spec, attempted, entry.uid, entry.labels, entry.annotations),
+            name_length=GUARDED_NAME_LENGTH,
+        )
         return structs.replace(status, attempted=structs.replace(attempted, job=order.job))
 
     async def _find(
@@ -139,7 +134,7 @@ class DeployHolder:
         """
         kept = ApprovedPlan(job=plan.job, seal=plan.seal)
         try:
-            stored = await self._plans.recall(entry, kept)
+            stored = await self.plans.recall(entry, kept)
         except Forbidden:
             stored = await self._read_printed(entry, kept)
         if stored is None:
@@ -153,21 +148,21 @@ class DeployHolder:
         Raises:
             ApiError: the pods can't be listed now.
         """
-        job = await self._jobs.find(entry.key, entry.uid, kept.job or "")
-        pods = await self._jobs.output.pods(job) if job is not None else []
+        job = await self.jobs.find(entry.key, entry.uid, kept.job or "")
+        pods = await self.jobs.output.pods(job) if job is not None else []
         if job is None or exit_code(pods) != 0:
             return None
-        nonce = self._seals.derive(entry, job.name, "nonce")
+        nonce = self.values.seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self._context.timing.of(PlanTiming).log_timeout):
-                found = await read_printed_plan(self._jobs.output, pods[-1], nonce)
+            async with asyncio.timeout(self.context.timing.of(PlanTiming).log_timeout):
+                found = await read_printed_plan(self.jobs.output, pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
         if not isinstance(found, Plan):
             return None
         for one in (found, replace(found, exact=None)):  # a file that keeps differing isn't stored
-            if self._plans.is_sealed(entry, kept, one.text.encode()):
+            if self.plans.is_sealed(entry, kept, one.text.encode()):
                 return one
         return None
 
@@ -188,25 +183,25 @@ class DeployHolder:
         if not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._seals.write_values(entry, spec, order.job)
+        found, sealed = await self.values.write(entry, spec, order.job)
         if found != attempted.values_hash:
             text = "the values were edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        order, job = replace(order, sealed=sealed, image=plan.image), plan.job or ""
+        order, job = replace(order, image=plan.image), plan.job or ""
         proof = Proof(secret=operations_secret(job), seal=plan.seal or "")
         if spec.uses(ApprovalSpec):
             if (made := await self._find(entry, entry.status, plan)) is not None:
-                await self._inventories.add(entry, job, made.plan)
+                await self.inventories.add(entry, job, made.plan)
             nonce, revision = self._nonce(entry, order.job), entry.status.deployed.revision
             proof = replace(proof, nonce=nonce, deployed_revision=revision)
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self._context.settings.guard_policy)
-        return planned_order(order, proof)
+            proof = replace(proof, guard=self.context.settings.guard_policy)
+        return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self._seals.derive(entry, job, "nonce")
+        return self.values.seals.derive(entry, job, "nonce")
 
     async def _write_list(
         self, entry: BundleEntry, spec: BundleSpec, job: str, plan: HeldPlan
@@ -224,13 +219,12 @@ class DeployHolder:
         if found is None:
             text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        enforcement = await self._enforcement.of(spec, found.operations)
-        if not enforcement.is_enforced:
-            text = f"the API server can't hold the deploy to its plan now: {enforcement.reason}"
+        if unenforced := await self.enforcement.find_reason(spec, found.operations):
+            text = f"the API server can't hold the deploy to its plan now: {unenforced}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         rollback = RollbackHooks(unknown="not asked for")
         if spec.auto_rollback:
-            rollback = await self._plans.find_rollback_hooks(entry)
+            rollback = await self.plans.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -244,7 +238,7 @@ class DeployHolder:
             rollback_hooks=rollback.operations,
         )
         try:
-            await self._lists.write(job, guarded)
+            await self.lists.write(job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -276,7 +270,7 @@ class DeployHolder:
             stored = StoredReason.UNREADABLE
         else:
             nonce = self._nonce(entry, job.name)
-            stored = await read_printed_stored(self._jobs.output, pods, nonce)
+            stored = await read_printed_stored(self.jobs.output, pods, nonce)
             ending = different_ending(ending) if stored is different else ending
         # The log of one that was compared has no cause, but what hooks have printed.
         return Conclusion(ending, stored, is_explained=stored is not None)
@@ -294,7 +288,7 @@ class DeployHolder:
         Raises:
             ApiError: what was planned can't be read now.
         """
-        policy = self._context.settings.guard_policy
+        policy = self.context.settings.guard_policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):
@@ -306,6 +300,46 @@ class DeployHolder:
             namespace=entry.status.attempted.namespace or spec.project_namespace
         )
         return refused_ending(ending, *judge_refusals(refusals, approved, release, untouched))
+
+
+class HoldingFeature(QueuedFeature):
+    """A feature whose plans are deployed: it holds their Jobs to them."""
+
+    corrects_drift: ClassVar[bool]
+    """Whether its attempts are the corrections, else all others."""
+    deploys: DeployHolder
+
+    @abstractmethod
+    def find_plan(self, status: BundleStatus) -> HeldPlan | None:
+        """The plan that the recorded attempt deploys; None where it isn't there any more."""
+
+    def _is_ours(self, status: BundleStatus) -> bool:
+        return bool(status.attempted.correction) is self.corrects_drift
+
+    async def attempt(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status of a new attempt with whether its Job is held to its plan."""
+        if not self._is_ours(status) or (plan := self.find_plan(status)) is None:
+            return status
+        return await self.deploys.guard(entry, spec, status, plan)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """The order of a planned attempt's Job, which goes on only if it does what was planned."""
+        is_ours = job == entry.status.attempted.job and self._is_ours(entry.status)
+        if not is_ours or (plan := self.find_plan(entry.status)) is None:
+            return order
+        return await self.deploys.hold(entry, spec, order, plan)
+
+    async def blame(
+        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
+    ) -> Ending | None:
+        """The ending of an attempt that the API server held to its list."""
+        if not self._is_ours(entry.status):
+            return None
+        return await self.deploys.blame(entry, spec, ending, error, self.find_plan(entry.status))
 
 
 def record_end(status: BundleStatus, ending: Ending, found: Findings) -> BundleStatus:

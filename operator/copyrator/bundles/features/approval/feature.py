@@ -25,43 +25,38 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
 from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
-from copyrator.bundles.engine.polling import PollStates
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
-    HeldJobs,
-    find_plan,
+    HoldingFeature,
     record_end,
 )
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     AsApprovedStatus,
     PlanDecision,
+    PlanOutcome,
+    PlanRequests,
     PlanStatus,
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.input_store import InputsStore
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.plans import PlanRequests, PreviewPlan
-from copyrator.bundles.features.approval.previews import PreviewResolver, Previews
-from copyrator.bundles.features.approval.queue import PlanQueue, QueuedFeature
+from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
-    PREVIEW,
     awaited_plan,
     awaits_approval_since,
     drop_plan,
@@ -69,12 +64,11 @@ from copyrator.bundles.features.approval.record import (
     kept_candidate,
     needed_jobs,
     requested_plan,
-    requested_preview,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.rendered import ReleaseRenderer
-from copyrator.bundles.features.approval.uninstalls import UninstallHolder
-from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
+from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
+from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
+from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
 from copyrator.bundles.jobs.redaction import Redactor
@@ -83,15 +77,16 @@ from copyrator.workqueue.isolated import Isolated
 log = logging.getLogger(__name__)
 
 
-class ApprovalFeature(QueuedFeature):
+class ApprovalFeature(HoldingFeature):
     """Plans, their approval, and what holds a deploy to its plan."""
 
     spec = ApprovalSpec
-    status = (PlanStatus, PreviewPlan, AsApprovedStatus)
+    status = (PlanStatus, AsApprovedStatus)
     annotation = ANN_PLAN_AT
     outlasts = True
     gates = GATES
-    purposes = (DEPLOY, PREVIEW)
+    purposes = (DEPLOY,)
+    corrects_drift = False
     plans: DeployPlans
     parts: PlanParts
     """For plans of other purposes."""
@@ -99,41 +94,33 @@ class ApprovalFeature(QueuedFeature):
     def connect(self, parts: Parts) -> None:
         """Make what plans, and what holds Jobs to plans."""
         context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
-        references, polls, seals = (
-            parts.of(ReferenceReader),
-            parts.of(RegistryPoller),
-            parts.of(SealStore),
-        )
-        inputs = InputsStore(context, seals, parts.of(Isolated))
+        references, seals = parts.of(ReferenceReader), parts.of(SealStore)
+        self.values = ValuesSealer(seals, references)
         plan_jobs = PlanJobClient(
             context,
             jobs,
             references,
             parts.of(Redactor),
-            seals=seals,
+            values=self.values,
             features=features,
-            inputs=inputs,
+            inputs=InputsStore(context, seals, parts.of(Isolated)),
         )
         self.queue = PlanQueue(context, jobs)
-        self.parts = shared = PlanParts(context, plan_jobs, self.queue, seals, parts.of(PollStates))
-        self._permissions = PermissionRecorder(context, context.reviewer, seals)
+        self.parts = PlanParts(context, plan_jobs, self.queue, parts.of(PollStates))
+        self._permissions = PermissionRecorder(context, seals)
         settings = context.settings
         enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
         self.plans = DeployPlans(
-            shared,
+            self.parts,
             permissions=self._permissions,
             enforcement=enforcement,
-            inputs=inputs,
             secrets=SecretTidier(context, seals, features),
         )
-        self._previews = Previews(shared, PreviewResolver(context, references, features, polls))
         kept = context.timing.of(GuardTiming).kept
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
-        held = HeldJobs(context, jobs, seals, lists=self._lists, enforcement=enforcement)
-        self.deploys = DeployHolder(held)
-        self._uninstalls = UninstallHolder(
-            held, ReleaseRenderer(context, references, seals=seals, plan_jobs=plan_jobs)
-        )
+        held = context, jobs, self.values, self._lists, enforcement
+        self.deploys = DeployHolder(*held)
+        self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))
 
     def start(self) -> None:
         """Watch the lists of guarded Jobs."""
@@ -171,10 +158,6 @@ class ApprovalFeature(QueuedFeature):
         assert isinstance(entry.spec, BundleSpec), "others' permissions aren't reviewed"
         return self._permissions.review(entry, entry.spec)
 
-    async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
-        """Go on with a preview."""
-        return await self._previews.advance(entry, spec)
-
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
         """The plan of the next deploy, and what a user has decided about it."""
         return await self.plans.progress(entry, spec)
@@ -191,10 +174,8 @@ class ApprovalFeature(QueuedFeature):
         return requested_plan(entry.annotations, status) or ""
 
     def awaits_answer(self, entry: BundleEntry) -> bool:
-        """A preview's version, or a plan's chart."""
-        status = entry.status
-        is_asked = requested_preview(entry.annotations, status) is not None
-        return is_asked or status.part(PlanStatus).is_running or status.part(PreviewPlan).is_running
+        """A plan's chart."""
+        return entry.status.part(PlanStatus).is_running
 
     def awaits(self, status: BundleStatus) -> Candidate | None:
         """The version whose plan waits, or is approved."""
@@ -258,27 +239,13 @@ class ApprovalFeature(QueuedFeature):
         """Of plans that wait, are approved or deployed."""
         return needed_jobs(status)
 
-    # --- a deploy's Job; a correction's plan is that of drift ------------------------------------
+    # --- a deploy's Job ---------------------------------------------------------------------------
 
-    async def attempt(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
-    ) -> BundleStatus:
-        """The status of a new attempt with whether its Job is held to its plan."""
-        if status.attempted.correction:
-            return status
-        plan = find_plan(status)
-        is_enforced = plan is not None and bool(plan.enforced)
-        return await self.deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
-
-    async def shape(
-        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
-    ) -> DeployOrder:
-        """The order of a planned attempt's Job, which goes on only if it does what was planned."""
-        attempted = entry.status.attempted
-        plan = find_plan(entry.status)
-        if job != attempted.job or attempted.correction or plan is None:
-            return order
-        return await self.deploys.hold(entry, spec, order, plan)
+    def find_plan(self, status: BundleStatus) -> PlanStatus | None:
+        """The plan of the next deploy, where that is it."""
+        plan = status.part(PlanStatus)
+        is_ours = plan.job == status.attempted.plan_job is not None
+        return plan if is_ours and plan.outcome == PlanOutcome.PLANNED else None
 
     async def conclude(
         self,
@@ -290,14 +257,6 @@ class ApprovalFeature(QueuedFeature):
     ) -> Conclusion:
         """How a deploy has ended, and whether what it stored was approved."""
         return await self.deploys.compare(entry, spec, job, pods, ending)
-
-    async def blame(
-        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
-    ) -> Ending | None:
-        """The ending of a deploy that the API server held to its list."""
-        if entry.status.attempted.correction:
-            return None
-        return await self.deploys.blame(entry, spec, ending, error, find_plan(entry.status))
 
     def finish(
         self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings

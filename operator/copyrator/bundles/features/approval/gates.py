@@ -43,12 +43,12 @@ from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
     ApprovedPlan,
     PlanDecision,
+    PlanOutcome,
     PlanStatus,
     RejectedPlan,
 )
 from copyrator.bundles.features.approval.operations import describe_counts
 from copyrator.bundles.features.approval.plan_words import UNKNOWN, find_lacking, find_uncertain
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     PlanTarget,

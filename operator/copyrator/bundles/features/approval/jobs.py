@@ -25,37 +25,34 @@ from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.accounts import find_blocked, missing_account
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
-from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.job_client import JobClient, PodReader
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.resolve import ERROR_SECONDS
-from copyrator.bundles.engine.restrictions import image_repository
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.features.approval.input_store import InputsStore
-from copyrator.bundles.features.approval.operations import BlockFault, Plan
+from copyrator.bundles.features.approval.endings import read_stored
+from copyrator.bundles.features.approval.fields import PlanRecord
+from copyrator.bundles.features.approval.operations import (
+    MAX_TEXT,
+    BlockFault,
+    Plan,
+    block_lines,
+    read_block,
+)
 from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
 from copyrator.bundles.features.approval.permissions import is_namespace_missing
-from copyrator.bundles.features.approval.plans import PlanRecord
-from copyrator.bundles.features.approval.printed import read_printed_plan
 from copyrator.bundles.features.approval.queue import PlanTiming
-from copyrator.bundles.features.approval.record import (
-    DEPLOY,
-    PlanFault,
-    PlanPurpose,
-)
+from copyrator.bundles.features.approval.reasons import StoredReason
+from copyrator.bundles.features.approval.record import PlanFault
 from copyrator.bundles.features.approval.rights import read_needs
+from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.outcome import (
-    JobRecord,
-    check_reason,
-    ending_of,
-    exit_code,
-    secrets_of,
-)
-from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, Login
+from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind, Login
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.restrictions import image_repository
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.werf_error import (
     ERROR,
@@ -349,10 +346,15 @@ class PlanJobClient:
     references: ReferenceReader
     redaction: InitVar[Redactor]
     _: KW_ONLY
-    seals: SealStore
+    values: ValuesSealer
     features: Features
     inputs: InputsStore
     _reader: PlanReader = field(init=False)
+
+    @property
+    def seals(self) -> SealStore:
+        """Their Secrets."""
+        return self.values.seals
 
     def __post_init__(self, redaction: Redactor) -> None:
         self._reader = PlanReader(self.context, self.jobs, self.features, redaction)
@@ -361,10 +363,11 @@ class PlanJobClient:
         self,
         entry: BundleEntry,
         spec: BundleSpec,
-        purpose: PlanPurpose,
         plan: PlanRecord,
+        kind: JobKind,
         *,
         renders: int,
+        keeps_inputs: bool = False,
     ) -> PlanFault | None:
         """Create the Job of a plan; else the result says why not.
 
@@ -374,21 +377,22 @@ class PlanJobClient:
         Args:
             entry: the Bundle.
             spec: its spec.
-            purpose: the plan's.
             plan: its record.
+            kind: of its Job.
             renders: how often it renders the chart; a plan that is to be bound needs two.
+            keeps_inputs: whether it is recorded what it is made of.
 
         Raises:
             JobPendingError: a feature waits for what it adds; then the next reconcile creates it.
             ApiError: it may have been created; the next reconcile tries the same name again.
         """
         order = plan_order(entry, spec, plan.version or "", plan.digest or "")
-        job, is_deploy = plan.job or "", purpose is DEPLOY
-        inputs = self.inputs.begin(entry, order.spec) if is_deploy else None
+        job = plan.job or ""
+        inputs = self.inputs.begin(entry, order.spec) if keeps_inputs else None
         try:
             order = await self._add_credentials(entry, spec, job, order)
             also = inputs.add if inputs is not None else None
-            values_hash, sealed = await self.seals.write_values(entry, spec, job, also)
+            values_hash, sealed = await self.values.write(entry, spec, job, also)
             if inputs is not None and values_hash == plan.values_hash:
                 await self.inputs.store(entry, job, inputs)
         except MissingReferenceError as error:
@@ -405,10 +409,14 @@ class PlanJobClient:
             return PlanFault(f"Job {job} isn't created: {text}", reason)
         if values_hash != plan.values_hash:
             return EDITED
-        order = replace(order, sealed=sealed)
-        nonce = self._nonce(entry, job)
         body = build_plan_job(
-            order, job, nonce, purpose.job_kind, renders=renders, is_owned=not entry.deleting
+            order,
+            sealed,
+            job,
+            self._nonce(entry, job),
+            kind,
+            renders=renders,
+            is_owned=not entry.deleting,
         )
         try:
             created = await self.jobs.create(body)
@@ -543,3 +551,31 @@ class PlanJobClient:
         if job.created is not None:
             seconds = ((job.finished or self.context.clock()) - job.created).total_seconds()
             metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))
+
+
+_LINE_BYTES: Final = 512
+"""Bytes of a log's last line that are read."""
+
+
+async def read_printed_stored(
+    output: PodReader, pods: list[dict[str, Any]], nonce: str
+) -> StoredReason:
+    """What the last line of a deploy's log says of what was stored for the release."""
+    last = await output.log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
+    return read_stored(last, nonce)
+
+
+async def read_printed_plan(
+    output: PodReader, pod: Mapping[str, Any], nonce: str
+) -> Plan | BlockFault:
+    """The plan in the log of a plan Job's pod, whose last line has how many lines to read.
+
+    Raises:
+        ApiError: it can't be read.
+    """
+    last = await output.read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
+    lines = block_lines(last, nonce)
+    if isinstance(lines, BlockFault):
+        return lines
+    log_end = await output.read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
+    return read_block(log_end, nonce)

@@ -19,18 +19,17 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deciding import DesiredDeploy
-from copyrator.bundles.engine.polling import PollStates
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Step, record_part
+from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
 from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.features.approval.orders import planned_job_hash
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import PlanRecord
 from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
 from copyrator.bundles.features.approval.record import (
+    DEPLOY,
     PlanFault,
     PlanPurpose,
     PlanTarget,
@@ -39,6 +38,7 @@ from copyrator.bundles.features.approval.record import (
     record_plan,
     set_message,
 )
+from copyrator.bundles.features.approval.secrets import PlanStore
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
@@ -97,7 +97,6 @@ class PlanParts:
     context: Context
     jobs: PlanJobClient
     queue: PlanQueue
-    seals: SealStore
     poll_states: PollStates
 
 
@@ -113,10 +112,9 @@ class PlanMachine(ABC, Generic[M]):
     """How often a plan renders the chart; one that is to be bound needs two."""
 
     def __init__(self, parts: PlanParts) -> None:
-        self.parts = parts
         self.context, self.jobs, self.queue = parts.context, parts.jobs, parts.queue
-        self.seals, self.poll_states = parts.seals, parts.poll_states
-        self.stored = PlanStore(parts.context, parts.seals)
+        self.seals, self.poll_states = parts.jobs.seals, parts.poll_states
+        self.stored = PlanStore(parts.context, self.seals)
 
     def task(self, entry: BundleEntry, spec: BundleSpec) -> PlanTask:
         """A Bundle's plan of this purpose."""
@@ -197,7 +195,12 @@ class PlanMachine(ABC, Generic[M]):
     async def create_job(self, task: PlanTask) -> PlanFault | None:
         """Create the Job of the recorded plan; the result says why it can't be."""
         fault = await self.jobs.create(
-            task.entry, task.spec, self.purpose, task.record, renders=self.renders_of(task)
+            task.entry,
+            task.spec,
+            task.record,
+            self.purpose.job_kind,
+            renders=self.renders_of(task),
+            keeps_inputs=self.purpose is DEPLOY,
         )
         if fault is None:
             self.remembered(task.entry.key).begun = task.record.number

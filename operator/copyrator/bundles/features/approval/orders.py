@@ -8,23 +8,105 @@ from typing import Any, Final, Protocol
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
+from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.deciding import order_of
-from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.script import (
     StoredComparison,
     deploy_command,
     plan_command,
 )
-from copyrator.bundles.features.approval.secrets import approved_operations
 from copyrator.bundles.jobs import pod
-from copyrator.bundles.jobs.job import DeployOrder, job_hash, owned_job, werf_env
+from copyrator.bundles.jobs.identity import ValuesFiles
+from copyrator.bundles.jobs.job import (
+    ADDED_VOLUME,
+    DeployOrder,
+    job_hash,
+    order_of,
+    owned_job,
+    werf_env,
+)
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
 
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""
+
+
+_SALT_DIR: Final = "/run/copyrator/seal"
+_ADDED_DIR: Final = "/run/copyrator/approved"
+_COPIES: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+OPERATIONS: Final = "operations"
+"""The key of the text of a plan."""
+RENDER_SALT: Final = "render"
+"""Key of the Bundle's salt, in the Secret with the salt of a Job's values."""
+
+
+def salt_secret(job: str) -> str:
+    """Name of the Secret with the salt of a Job's values."""
+    return f"{job}-salt"
+
+
+def values_secret(job: str, number: int) -> str:
+    """Name of the Secret with the copy of a values source."""
+    return f"{job}-values-{number:03}"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedValues:
+    """The copies of a Bundle's values for one Job, which checks them by salted hashes.
+
+    Replacing a Secret only makes the Job end with PlanChanged.
+    """
+
+    job: str
+    sources: int
+    """How many Secrets with copies there are."""
+    files: tuple[SealedFile, ...] = ()
+    """Values files, in the order in which werf reads them, then the copy of ``spec.secretKey``."""
+    render_salt: SealedFile | None = None
+    """The Bundle's salt of the hash of renders, for Jobs that compare renders."""
+
+    def add_to(self, order: DeployOrder) -> DeployOrder:
+        """The order of a Job that gets them in place of the values."""
+        copies = (values_secret(self.job, number) for number in range(self.sources))
+        values = tuple(ValuesFiles(ValuesKind.SECRET, name, ()) for name in copies)
+        has_salt = self.sources or self.render_salt
+        secrets = {"seal": (salt_secret(self.job), _SALT_DIR)} if has_salt else {}
+        return replace(order, values=values, sealed=self.files, secrets=secrets)
+
+    @property
+    def salt(self) -> SealedFile:
+        """The salt of renders."""
+        assert self.render_salt is not None, "Jobs that compare renders have the Bundle's salt"
+        return self.render_salt
+
+
+def sealed_value(source: int, number: int, key: str, seal: str) -> SealedFile:
+    """A values file of a Job: the ``number``-th of all, from the source of this number."""
+    directory = f"{pod.VALUES_DIR}/{source:03}"
+    return SealedFile(
+        f"{directory}/{key}", f"{_SALT_DIR}/{SALT}", f"{_COPIES}/values-{number:04}", seal
+    )
+
+
+def sealed_secret_key(source: int, key: str, seal: str) -> SealedFile:
+    """The copy of ``spec.secretKey`` in the Secret of this number."""
+    return replace(sealed_value(source, 0, key, seal), copy=f"{_COPIES}/{SECRET_KEY}")
+
+
+def sealed_render_salt(seal: str) -> SealedFile:
+    """The file with the Bundle's salt of the hash of renders."""
+    return SealedFile(
+        f"{_SALT_DIR}/{RENDER_SALT}", f"{_SALT_DIR}/{SALT}", f"{_COPIES}/render-salt", seal
+    )
+
+
+def approved_operations(seal: str) -> SealedFile:
+    """The file with the operations that were approved."""
+    path, salt = f"{_ADDED_DIR}/{OPERATIONS}", f"{_ADDED_DIR}/{SALT}"
+    return SealedFile(path, salt, f"{_COPIES}/approved", seal)
 
 
 def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
@@ -32,12 +114,22 @@ def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) 
 
     A plan of a Bundle without gates is a preview.
     """
-    spec = restrict_spec(spec, is_preview=True)
-    return order_of(entry, spec, Attempted(version=version, digest=digest))
+    spec = restrict_spec(spec, signed=True)
+    return order_of(
+        spec, Attempted(version=version, digest=digest), entry.uid, entry.labels, entry.annotations
+    )
+
+
+def describe_left_out(spec: BundleSpec) -> str | None:
+    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
+    if spec.is_gated or not (withheld := restrict_spec(spec, signed=True).withheld):
+        return None
+    return f"planned without {list_settings(withheld)}, which the deploy gets"
 
 
 def build_plan_job(
     order: DeployOrder,
+    values: SealedValues,
     name: str,
     nonce: str,
     kind: JobKind = JobKind.PLAN,
@@ -52,8 +144,9 @@ def build_plan_job(
 
     ``is_owned``: not of a Bundle that is being deleted, as a foreground deletion would delete it.
     """
+    order, account = values.add_to(order), _account(order)
     command = plan_command(
-        nonce, _render_salt(order), order.checked_files, account=_account(order), renders=renders
+        nonce, values.salt, order.checked_files, account=account, renders=renders
     )
     env = pod.variables(werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
@@ -84,33 +177,32 @@ class Proof:
     """What is rolled back to where they differ."""
 
 
-def planned_order(order: DeployOrder, proof: Proof) -> DeployOrder:
+def planned_order(order: DeployOrder, values: SealedValues, proof: Proof) -> DeployOrder:
     """The order of a deploy that goes on only if it does what was planned."""
     comparison = None
     if proof.nonce is not None:
         back = proof.deployed_revision if order.flags else None
         comparison = StoredComparison(proof.nonce, back)
-    command = deploy_command(
-        approved_operations(proof.seal),
-        _render_salt(order),
-        order.checked_files,
-        order.flags,
-        account=_account(order),
-        guard=proof.guard,
-        comparison=comparison,
-    )
-    return replace(order, command=command, secret=proof.secret)
+
+    def command(order: DeployOrder) -> tuple[str, ...]:
+        return deploy_command(
+            approved_operations(proof.seal),
+            values.salt,
+            order.checked_files,
+            order.flags,
+            account=_account(order),
+            guard=proof.guard,
+            comparison=comparison,
+        )
+
+    order = values.add_to(order)
+    secrets = {**order.secrets, ADDED_VOLUME: (proof.secret, _ADDED_DIR)}
+    return replace(order, command=command, secrets=secrets)
 
 
 def _account(order: DeployOrder) -> ServiceAccount | None:
     """The Job's service account; None in another cluster, where it isn't known."""
     return ServiceAccount.of(order.spec) if order.kubeconfig is None else None
-
-
-def _render_salt(order: DeployOrder) -> SealedFile:
-    salt = order.sealed.render_salt if order.sealed is not None else None
-    assert salt is not None, "Jobs that compare renders have copies of values and the Bundle's salt"
-    return salt
 
 
 def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> str:
@@ -119,47 +211,39 @@ def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest:
 
 
 class HeldPlan(Protocol):
-    """The record of a plan that a deploy is held to."""
+    """The record of a plan that a deploy is held to: of the next deploy, or a check for drift."""
 
     @property
     def job(self) -> str | None:
-        """Name of the Job that made it."""
-        ...
+        """Its Job."""
 
     @property
     def version(self) -> str | None:
-        """Tag."""
-        ...
+        """The tag."""
 
     @property
     def digest(self) -> str | None:
-        """Manifest digest."""
-        ...
+        """The manifest's."""
 
     @property
     def spec_hash(self) -> str | None:
-        """Hash of the spec's fields that affect the release."""
-        ...
+        """As PlanStatus."""
 
     @property
     def job_hash(self) -> str | None:
-        """Hash of everything else that the deploy's Job gets."""
-        ...
+        """As PlanStatus."""
 
     @property
     def seal(self) -> str | None:
-        """Hash of the Secret with the operations."""
-        ...
+        """Of the Secret with the operations."""
 
     @property
     def operations(self) -> int | None:
         """How many objects it changes."""
-        ...
 
     @property
     def image(self) -> str | None:
-        """The image of werf by digest, as its pod ran it."""
-        ...
+        """Werf's by digest."""
 
 
 def is_made_of(plan: HeldPlan, entry: BundleEntry, spec: BundleSpec) -> bool:

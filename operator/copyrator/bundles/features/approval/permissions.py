@@ -20,10 +20,8 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change, Step, record_part
-from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanStatus
+from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
 from copyrator.bundles.features.approval.rights import (
     KindIn,
@@ -32,6 +30,7 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
+from copyrator.bundles.features.approval.secrets import PlanStore
 from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
@@ -76,10 +75,23 @@ class ReviewRequest:
     denied: tuple[RequiredPermission, ...] = ()
     """The missing permissions that werf reported, where there is no plan."""
 
-    def of(self, operations: Collection[Operation]) -> ReviewRequest:
-        """The request with the kinds of the plan's operations."""
+    @classmethod
+    def of(
+        cls,
+        spec: BundleSpec,
+        operations: Collection[Operation] = (),
+        *,
+        is_namespace_missing: bool = False,
+    ) -> ReviewRequest:
+        """The input for a plan with these operations."""
         kinds, beyond = kinds_of(operations)
-        return replace(self, kinds=kinds, beyond=beyond)
+        return cls(
+            account=ServiceAccount.of(spec),
+            namespace=spec.project_namespace,
+            kinds=kinds,
+            beyond=beyond,
+            is_namespace_missing=is_namespace_missing,
+        )
 
 
 Ask = Callable[[], Awaitable[ReviewRequest | None]]
@@ -116,16 +128,14 @@ class PermissionRecorder:
 
     Args:
         context: the controller's.
-        client: sends the reviews; nothing else waits for it.
         seals: have the operations of waiting plans.
     """
 
-    def __init__(self, context: Context, client: KubeClient, seals: SealStore) -> None:
+    def __init__(self, context: Context, seals: SealStore) -> None:
         self._context = context
         self._timing = context.timing.of(ReviewTiming)
-        self._client = client
         self._plans = PlanStore(context, seals)
-        self._discovery = Discovery(client)
+        self._discovery = Discovery(context.reviewer)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key: self._memory(key).end())
         self._pause = 0.0
@@ -141,12 +151,12 @@ class PermissionRecorder:
         is_namespace_missing: bool,
     ) -> None:
         """Begin the reviews of a plan that was made."""
-        request = _review_request(spec, is_namespace_missing=is_namespace_missing)
-        self._begin_request(entry, spec, request.of(operations))
+        request = ReviewRequest.of(spec, operations, is_namespace_missing=is_namespace_missing)
+        self._begin_request(entry, spec, request)
 
     def ask_without_plan(self, entry: BundleEntry, spec: BundleSpec, why: PlanFault) -> None:
         """Begin reviews of what the deploy needs, as a plan failed by a missing permission."""
-        request = replace(_review_request(spec), denied=why.denied, kinds=why.kinds)
+        request = replace(ReviewRequest.of(spec), denied=why.denied, kinds=why.kinds)
         self._begin_request(entry, spec, request)
 
     def review(self, entry: BundleEntry, spec: BundleSpec) -> Step:
@@ -199,11 +209,8 @@ class PermissionRecorder:
 
     def _ask_again(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Review the permissions of a waiting plan whose operations are in its Secret."""
-        plan, is_waiting = (
-            entry.status.part(PlanStatus),
-            awaits_approval_since(entry.status) is not None,
-        )
-        is_waiting = is_waiting and not spec.is_remote
+        plan = entry.status.part(PlanStatus)
+        is_waiting = awaits_approval_since(entry.status) is not None and not spec.is_remote
         if not is_waiting or plan.missing_permissions is not None:
             return
         job, memory = plan.job or "", self._memory(entry.key)
@@ -214,7 +221,7 @@ class PermissionRecorder:
                 self._memory(entry.key).reviewed = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
-            return _review_request(spec, is_namespace_missing=missing).of(kept.operations)
+            return ReviewRequest.of(spec, kept.operations, is_namespace_missing=missing)
 
         if memory.reviewed != job:
             self._begin(entry.key, job, ask)
@@ -284,7 +291,7 @@ class PermissionRecorder:
                 verb
                 for verb in need.verbs
                 if not await is_allowed(
-                    self._client, need.attributes(verb), subject, timeout=timeout
+                    self._context.reviewer, need.attributes(verb), subject, timeout=timeout
                 )
             ]
             if denied:
@@ -305,14 +312,6 @@ class PermissionRecorder:
 
     def _memory(self, key: BundleKey) -> ReviewMemory:
         return self._context.memories.of(key, ReviewMemory)
-
-
-def _review_request(spec: BundleSpec, *, is_namespace_missing: bool = False) -> ReviewRequest:
-    return ReviewRequest(
-        account=ServiceAccount.of(spec),
-        namespace=spec.project_namespace,
-        is_namespace_missing=is_namespace_missing,
-    )
 
 
 async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:

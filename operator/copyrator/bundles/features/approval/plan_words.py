@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.plans import PlanSummary
+from copyrator.bundles.features.approval.fields import PlanStatus, PlanSummary
 
 UNKNOWN: Final = "it was made before this was judged"
 

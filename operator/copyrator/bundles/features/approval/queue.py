@@ -22,7 +22,7 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.features.approval.record import DEPLOY, PREVIEW, PlanPurpose
+from copyrator.bundles.features.approval.record import DEPLOY, PlanPurpose
 from copyrator.bundles.jobs.outcome import JobRecord
 
 PENDING_AFTER: Final = 60.0
@@ -99,7 +99,7 @@ class PlanQueue:
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
         self._running: dict[BundleKey, None] = {}
         """The Bundles whose status names Jobs of plans without an outcome."""
-        self._purposes: list[PlanPurpose] = [DEPLOY, PREVIEW]
+        self._purposes: list[PlanPurpose] = [DEPLOY]
         jobs.further_changed = self._handle_job
         context.memories.on_drop(self._drop)
 

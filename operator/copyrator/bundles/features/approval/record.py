@@ -3,14 +3,13 @@
 A plan of a deploy is made of a version's digest, the values, the spec and the operator's settings.
 It is spent once an attempt has begun with it; the next attempt needs another plan. An approval is
 valid until then, and carries over to a retry's plan without further operations
-(``operations.covers``). A preview, the plan of a version that a user names, has a record of its
-own, on which neither approval nor a deploy depends.
+(``operations.covers``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Protocol
@@ -22,14 +21,17 @@ from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, format_time, parse_time
-from copyrator.api.version_range import VERSION_LENGTH
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.engine.tags import admits, is_below
 from copyrator.bundles.features.approval.fields import (
+    MAX_RISKY,
+    MAX_UNBOUND,
     ApprovalSpec,
     ApprovedPlan,
     PlanDecision,
+    PlanOutcome,
+    PlanRecord,
+    PlanRequests,
     PlanStatus,
 )
 from copyrator.bundles.features.approval.operations import (
@@ -41,21 +43,13 @@ from copyrator.bundles.features.approval.operations import (
     effects,
     has_further_objects,
     list_risky,
-    plan_id,
-)
-from copyrator.bundles.features.approval.plans import (
-    MAX_RISKY,
-    MAX_UNBOUND,
-    PlanOutcome,
-    PlanRecord,
-    PlanRequests,
-    PreviewPlan,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.identity import hash_of, job_name
 from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
-from copyrator.bundles.jobs.words import Inexact
+from copyrator.bundles.tags import admits, is_below
 
 APPROVAL: Final = "approval"
 """The name of the gate that waits for plans."""
@@ -73,8 +67,26 @@ class PlanTarget:
     """The hash of all other input of the deploy's Job."""
 
 
-PlanFields = dict[str, Any]
-"""Fields of a plan's record."""
+@dataclass(frozen=True, slots=True)
+class NewPlan:
+    """What a plan's record is made of."""
+
+    status: BundleStatus
+    fields: dict[str, Any]
+    """Those of each plan's record."""
+    target: PlanTarget
+    is_requested: bool
+    """Whether a user requests a deploy."""
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """Fields of the record of a plan whose result is compared with a deploy."""
+        return {
+            **self.fields,
+            "spec_hash": self.target.spec_hash,
+            "job_hash": self.target.job_hash,
+            "attempt": self.status.attempted.attempt,
+        }
 
 
 class PlanPurpose(ABC):
@@ -83,6 +95,8 @@ class PlanPurpose(ABC):
     job_kind: ClassVar[JobKind] = JobKind.PLAN
     parts: ClassVar[tuple[str, ...]] = ()
     """Of the names of its Jobs, beside the kind."""
+    kept: ClassVar[timedelta | None] = None
+    """How long a record is kept after its plan's end, whatever that is; None: until the next."""
     gives_way: ClassVar[bool] = False
     """Whether other plans have precedence, and it gets one of half of the slots."""
 
@@ -99,25 +113,8 @@ class PlanPurpose(ABC):
         return status.with_part(record)
 
     @abstractmethod
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,
-        *,
-        is_requested: bool,
-    ) -> PlanRecord:
-        """The record of a new plan; ``fields`` are those of each."""
-
-    def fail(
-        self,
-        status: BundleStatus,  # noqa: ARG002
-        why: PlanFault,  # noqa: ARG002
-        retry: Retry,  # noqa: ARG002
-        now: datetime,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Fields of the record of a plan that failed, beside those of each."""
-        return {}
+    def begin(self, new: NewPlan) -> PlanRecord:
+        """The record of a new plan."""
 
 
 class DeployPurpose(PlanPurpose):
@@ -127,89 +124,29 @@ class DeployPurpose(PlanPurpose):
         """``status.plan``."""
         return status.part(PlanStatus)
 
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,
-        *,
-        is_requested: bool,
-    ) -> PlanStatus:
+    def begin(self, new: NewPlan) -> PlanStatus:
         """An approval may carry over to a plan of the same input until the deploy has succeeded."""
-        before = status.part(PlanStatus)
-        same = is_for(before, target)
+        status, before = new.status, new.status.part(PlanStatus)
+        same = is_for(before, new.target)
         failed = same and before.outcome == PlanOutcome.FAILED
-        is_open = not is_spent(status) or (not is_requested and _is_tried(status))
+        is_open = not is_spent(status) or (not new.is_requested and _is_tried(status))
         return structs.replace(
             before.remove_plan(),
-            **fields,
-            **made_of(status, target),
-            pinned=target.digest == status.pin.digest or None,
+            **new.compared,
+            pinned=new.target.digest == status.pin.digest or None,
             failures=before.failures if failed else None,
             interruptions=before.interruptions if failed else None,
             approved=before.approved if same and is_open else ApprovedPlan(),
             missing=missing_of(status),  # until this plan's are known
         )
 
-    def fail(self, status: BundleStatus, why: PlanFault, retry: Retry, now: datetime) -> PlanFields:
-        """It is retried up to the spec's limit."""
-        # Without limit where, for example, another cluster doesn't answer.
-        is_away, due = why.reason in PASSING, None
-        name = "interruptions" if is_away else "failures"
-        number = (getattr(status.part(PlanStatus), name) or 0) + 1
-        if is_away or number <= retry.limit:
-            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
-        return {"interruptions": None, name: number, "next_retry_at": due}
-
-
-class PreviewPurpose(PlanPurpose):
-    """To be shown: it is a plan of a version that a user names."""
-
-    parts = ("preview",)
-
-    def record(self, status: BundleStatus) -> PreviewPlan:
-        """``status.preview``."""
-        return status.part(PreviewPlan)
-
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,  # noqa: ARG002
-        *,
-        is_requested: bool,  # noqa: ARG002
-    ) -> PreviewPlan:
-        """Of the version that was requested."""
-        requested = status.part(PreviewPlan).requested_version
-        return PreviewPlan(**fields, requested_version=requested)
-
-    def fail(
-        self,
-        status: BundleStatus,  # noqa: ARG002
-        why: PlanFault,  # noqa: ARG002
-        retry: Retry,  # noqa: ARG002
-        now: datetime,
-    ) -> dict[str, Any]:
-        """The reason is kept as long as a preview is."""
-        return {"expires_at": _preview_end(now)}
-
 
 DEPLOY: Final = DeployPurpose()
-PREVIEW: Final = PreviewPurpose()
 
 
 def with_record(status: BundleStatus, purpose: PlanPurpose, **fields: Any) -> BundleStatus:
     """The status with these fields of the record changed."""
     return purpose.store(status, structs.replace(purpose.record(status), **fields))
-
-
-def made_of(status: BundleStatus, target: PlanTarget) -> dict[str, Any]:
-    """Fields of the record of a plan whose result is compared with a deploy."""
-    return {
-        "spec_hash": target.spec_hash,
-        "job_hash": target.job_hash,
-        "attempt": status.attempted.attempt,
-    }
 
 
 def next_number(status: BundleStatus, purpose: PlanPurpose) -> int:
@@ -257,6 +194,13 @@ class _Content(Protocol):
     def values_hash(self) -> str | None: ...
     @property
     def spec_hash(self) -> str | None: ...
+
+
+class _Input(_Content, Protocol):
+    """The same of a plan."""
+
+    @property
+    def job_hash(self) -> str | None: ...
 
 
 def content_of(made_of: _Content) -> tuple[str | None, str | None, str | None]:
@@ -360,7 +304,8 @@ def record_plan(
         "values_hash": target.values_hash,
         "started_at": format_time(now),
     }
-    return purpose.store(status, purpose.begin(status, fields, target, is_requested=is_requested))
+    new = NewPlan(status, fields, target, is_requested)
+    return purpose.store(status, purpose.begin(new))
 
 
 def _is_tried(status: BundleStatus) -> bool:
@@ -409,8 +354,21 @@ class PlanFault:
 def record_failure(
     status: BundleStatus, purpose: PlanPurpose, why: PlanFault, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status where no plan could be made."""
-    fields = purpose.fail(status, why, retry, now)
+    """The status where no plan could be made.
+
+    That of a deploy is retried up to the spec's limit; without limit where, for example, another
+    cluster doesn't answer.
+    """
+    fields: dict[str, Any] = {}
+    if purpose is DEPLOY:
+        is_away, due = why.reason in PASSING, None
+        name = "interruptions" if is_away else "failures"
+        number = (getattr(status.part(PlanStatus), name) or 0) + 1
+        if is_away or number <= retry.limit:
+            due = format_time(now + timedelta(seconds=retry_delay(retry.backoff, number)))
+        fields = {"interruptions": None, name: number, "next_retry_at": due}
+    elif purpose.kept is not None:
+        fields = {"expires_at": format_time(now + purpose.kept)}
     fields |= {"outcome": PlanOutcome.FAILED, "reason": why.reason, "message": why.message}
     return with_record(status, purpose, **fields)
 
@@ -423,13 +381,9 @@ def set_message(status: BundleStatus, purpose: PlanPurpose, message: str | None)
 
 
 def needed_jobs(status: BundleStatus) -> tuple[str | None, ...]:
-    """The names of the Jobs of plans whose Secrets are still needed, but checks for drift."""
-    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
-    return (
-        plan.approved.job,
-        None if plan.outcome == PlanOutcome.FAILED else plan.job,
-        preview.job if preview.is_running else None,
-    )
+    """The names of the Jobs of plans of deploys whose Secrets are still needed."""
+    plan = status.part(PlanStatus)
+    return plan.approved.job, None if plan.outcome == PlanOutcome.FAILED else plan.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +502,7 @@ def record_result(
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.part(ApprovalSpec).expires)),
-        id=_unused_id(_id_of(before, made.plan, operations), status),
+        id=_unused_id(id_of(before, made.plan, operations, before.rejections), status),
         seal=made.seal,
         enforced=not made.unenforced,
         unenforced=made.unenforced or None,
@@ -615,7 +569,8 @@ def _is_covered(status: BundleStatus, made: PlanResult, found: Collection[Operat
     operations = approved.operations
     if made.missing_namespace is not None:
         whole = effects(approved, made.missing_namespace)
-        if _id_of(status.part(PlanStatus), approved, whole) == status.part(PlanStatus).approved.id:
+        plan = status.part(PlanStatus)
+        if id_of(plan, approved, whole, plan.rejections) == given.id:
             operations = whole
     if _is_tried(status) and _is_approved_before(status):
         return covers(operations, found)
@@ -662,47 +617,43 @@ def _unused_id(plan_id_: str, status: BundleStatus) -> str:
     return hash_of(plan_id_, status.attempted.attempt) if plan_id_ in deployed else plan_id_
 
 
-def _id_of(status: PlanStatus, plan: Plan, operations: Collection[Operation]) -> str:
-    return plan_id(
-        digest=status.digest or "",
-        values_hash=status.values_hash,
-        job={"hash": status.job_hash},
-        revision=plan.revision,
-        operations=operations,
-        render=plan.render,
-        rejections=status.rejections or 0,
-        objects=plan.objects,
-        exact=plan.exact,
+def id_of(
+    made_of: _Input, plan: Plan, operations: Iterable[Operation], rejections: int | None = None
+) -> str:
+    """The ID that an approval names: equal for equal effects of equal content.
+
+    Args:
+        made_of: the plan's record.
+        plan: what its Job found.
+        operations: its ``effects``, in any order.
+        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    return hash_of(
+        made_of.digest or "",
+        made_of.values_hash,
+        {"hash": made_of.job_hash},
+        plan.revision,
+        sorted(map(str, operations)),
+        plan.render,
+        rejections or 0,
+        plan.objects.lines(),
+        *((plan.exact,) if plan.exact is not None else ()),
     )
-
-
-PREVIEW_KEPT: Final = 24 * 3600
-"""Seconds that a preview, or the reason why there is none, and its Job are kept."""
 
 
 def keep_plan(job: str, status: BundleStatus, now: datetime) -> Kept | None:
     """How long a plan's Job is kept after its end: its log has what people read.
 
-    It must not be deleted while its plan isn't read yet, or waits for a decision. None: no plan in
-    the status is of this Job.
+    It must not be deleted while its plan isn't read yet, or waits for a decision. None: the plan
+    in the status isn't of this Job.
     """
-    plan, preview = status.part(PlanStatus), status.part(PreviewPlan)
-    if job == plan.job:
-        until = waits_until(status, now)
-        return Kept(None if plan.is_running or until is not None else LONG_TTL, until=until)
-    if job == preview.job:
-        return Kept(None if preview.is_running else PREVIEW_KEPT, PREVIEW_KEPT)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewRequest:
-    """A user's request for the plan of a version."""
-
-    token: str
-    """The value of plan-at."""
-    version: str
-    """The value of plan-version."""
+    if job != (plan := status.part(PlanStatus)).job:
+        return None
+    until = waits_until(status, now)
+    return Kept(None if plan.is_running or until is not None else LONG_TTL, until=until)
 
 
 def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
@@ -712,53 +663,3 @@ def requested_plan(annotations: Mapping[str, str], status: BundleStatus) -> str 
         token != status.part(PlanRequests).last_handled_plan and ANN_PLAN_VERSION not in annotations
     )
     return token if is_new else None
-
-
-def requested_preview(
-    annotations: Mapping[str, str], status: BundleStatus
-) -> PreviewRequest | None:
-    """The request for the plan of another version; None where there is none, or it is handled."""
-    token, version = annotations.get(ANN_PLAN_AT), annotations.get(ANN_PLAN_VERSION)
-    if token is None or version is None or token == status.part(PlanRequests).last_handled_plan:
-        return None
-    return PreviewRequest(token, version)
-
-
-def request_preview(status: BundleStatus, request: PreviewRequest) -> BundleStatus:
-    """The status with a handled request; its preview, or why there is none, is recorded next."""
-    requested = request.version[:VERSION_LENGTH]
-    preview = PreviewPlan(number=status.part(PreviewPlan).number, requested_version=requested)
-    return status.with_part(preview).with_part(PlanRequests(last_handled_plan=request.token))
-
-
-def refuse_preview(
-    status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
-) -> BundleStatus:
-    """The status where what was requested can't be planned; no Job is created."""
-    number = next_number(status, PREVIEW)
-    status = with_record(status, PREVIEW, number=number, started_at=format_time(now))
-    return record_failure(status, PREVIEW, why, retry, now)
-
-
-def record_preview_result(status: BundleStatus, what: PlanResult, now: datetime) -> BundleStatus:
-    """The status with the operations that the preview's Job found.
-
-    One render tells why the plan of a deploy would be unbound, but never that it would be bound.
-    """
-    _, fields = summarize_result(what)
-    fields["bound"] = False if fields["unbound"] else None
-    fields["exact"] = False if fields["inexact"] else None
-    fields |= {"made_at": format_time(now), "expires_at": _preview_end(now)}
-    return with_record(status, PREVIEW, **fields)
-
-
-def _preview_end(now: datetime) -> str:
-    return format_time(now + timedelta(seconds=PREVIEW_KEPT))
-
-
-def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
-    """The status without an expired preview; its number is kept, so that it isn't used again."""
-    end = parse_time(status.part(PreviewPlan).expires_at)
-    if end is None or now < end:
-        return status
-    return status.with_part(PreviewPlan(number=status.part(PreviewPlan).number))

@@ -14,20 +14,24 @@ from typing import Final, Protocol
 
 from copyrator.api import structs
 from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
+from copyrator.api.conditions import ready_reason
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
     LOCK,
-    PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
-    is_uninstalled,
-    is_valid,
     list_missing,
     merge_permissions,
 )
 
+_RESOURCE: Final = re.compile(
+    r"([a-z0-9][a-z0-9-]{0,62}(?:/[a-z]{1,63})?)(?:\.([a-z0-9][a-z0-9.-]{0,252}))?"
+)
+_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _EVENTS_VERBS: Final = ("list", "watch")
 _READ: Final = ("get", "list", "watch")
 
@@ -174,3 +178,16 @@ def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
     if is_spent and attempted.outcome == Outcome.SUCCEEDED:
         found = ()
     return tuple(dict.fromkeys(one for one in found if is_valid(one)))
+
+
+def is_uninstalled(status: BundleStatus) -> bool:
+    """Whether the release is being uninstalled, or that failed."""
+    reasons = BundleReason.UNINSTALLING, BundleReason.UNINSTALL_FAILED
+    return ready_reason(status.conditions) in reasons
+
+
+def is_valid(one: MissingPermission) -> bool:
+    """Whether it has the form that the operator writes, so that a role may be made of it."""
+    place = one.namespace is None or _NAMESPACE_NAME.fullmatch(one.namespace)
+    known = bool(one.verbs) and set(one.verbs) <= set(VERBS)
+    return bool(place and known and _RESOURCE.fullmatch(str(one.resource)))

@@ -1,6 +1,6 @@
 """The shell scripts of the Jobs that plan, and that deploy what was planned. Pure.
 
-They begin as each that checks (``jobs/script.py``), run ``werf bundle plan`` and read its graph;
+They begin as each that checks (``jobs/checks.py``), run ``werf bundle plan`` and read its graph;
 and they sleep where a guard isn't in force yet.
 
 Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
@@ -16,7 +16,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from copyrator.bundles.features.approval.operations import (
@@ -33,17 +33,19 @@ from copyrator.bundles.features.approval.operations import (
     WRITES,
     OperationType,
 )
-from copyrator.bundles.features.approval.stored import STORED, StoredWord
-from copyrator.bundles.jobs.pod import RENDER_DIR, literal
-from copyrator.bundles.jobs.rights import ASK_FOR_EVENTS, ServiceAccount
-from copyrator.bundles.jobs.script import (
+from copyrator.bundles.jobs.checks import (
+    AS_ACCOUNT,
+    AT_ROLLBACK,
+    AT_UNINSTALL,
     BEGINNING,
+    HAS,
+    HOOK,
     UNKNOWN_ACCOUNT,
-    CheckExit,
-    SealedFile,
-    arguments,
+    Inexact,
 )
-from copyrator.bundles.jobs.words import AS_ACCOUNT, AT_ROLLBACK, AT_UNINSTALL, HAS, HOOK, Inexact
+from copyrator.bundles.jobs.pod import RENDER_DIR, literal
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.jobs.script import ASK_FOR_EVENTS, CheckExit, SealedFile, arguments
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(
@@ -66,6 +68,25 @@ _KNOWN: Final = "|".join(
         r"\}",
     )
 )
+
+
+STORED: Final = "copyrator-stored"
+
+
+class StoredWord(StrEnum):
+    """What a script prints in place of a hash."""
+
+    NONE = "none"
+    """There is nothing to compare with: the plan has no hash of its render."""
+    EXACT = "exact"
+    """werf applied the plan that was approved, so nothing has to be compared."""
+    LARGE = "large"
+    """It doesn't fit in where the render did."""
+    SKIPPED = "skipped"
+    """Nothing was to change, so nothing was stored, and the former revision isn't equal."""
+    NOT_ASKED = "not-asked"
+    """This version of werf can't be asked."""
+    UNREADABLE = "unreadable"
 
 
 READ_GRAPH: Final = f"""\

@@ -13,7 +13,25 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.approval.fields import (
+    MAX_UNBOUND,
+    ApprovalSpec,
+    AsApprovedStatus,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    PlanSummary,
+)
+from copyrator.bundles.features.approval.plan_words import (
+    BOUND,
+    ENFORCED,
+    EXACT,
+    PLAN_WORDS,
+    PlanWord,
+    describe_difference,
+)
+from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.words import (
     Body,
     Deploy,
     Notice,
@@ -24,27 +42,6 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    AsApprovedStatus,
-    PlanDecision,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.plan_words import (
-    BOUND,
-    ENFORCED,
-    EXACT,
-    PLAN_WORDS,
-    PlanWord,
-    describe_difference,
-)
-from copyrator.bundles.features.approval.plans import (
-    MAX_UNBOUND,
-    PlanOutcome,
-    PlanSummary,
-    PreviewPlan,
-)
-from copyrator.bundles.jobs.rights import format_permission
 
 GATE: Final = "approval"
 """The gate's name; its module isn't imported, as lists need no more."""
@@ -242,28 +239,6 @@ def how_to_decide(view: View) -> Iterator[str]:
         yield f"To decide: {view.hint('approve')} or {view.hint('reject')}"
 
 
-def describe_preview(view: View) -> Iterator[Detail]:
-    """The plan of a version that a user named, where there is one."""
-    plan = view.status.part(PreviewPlan)
-    match plan.outcome:
-        case PlanOutcome.PLANNED:
-            made = f"made {time_since(plan.made_at, view.now)} ago: {operation_counts(plan)}"
-            shown = contents(plan)
-            below = [Detail("Contents", shown).line] if shown else []
-            yield Detail("Preview", f"{said(plan.version)}, {made}", below)
-        case PlanOutcome.RUNNING:
-            yield Detail("Preview", f"{said(plan.version)}, being made by the Job {said(plan.job)}")
-        case PlanOutcome.FAILED:
-            yield Detail("Preview", preview_failure(view))
-
-
-def preview_failure(view: View) -> str:
-    """Why there is no preview."""
-    plan = view.status.part(PreviewPlan)
-    reason = f"{said(plan.reason)}: {said(plan.message, 1000)}"
-    return f"{said(plan.requested_version)} isn't planned: {reason}"
-
-
 def _plan_words(view: View) -> str:
     """``enforced, not bound``; ``-`` where there is no plan, or it wasn't judged."""
     judged = [(word, word.judge(view.status.part(PlanStatus))) for word in PLAN_WORDS]
@@ -309,7 +284,7 @@ _DECIDED: Final = {
 
 
 class ApprovalWords(Words):
-    """The plan, the one of a preview, and how to decide."""
+    """The plan, and how to decide."""
 
     gates: ClassVar[Mapping[str, type[Part]]] = {GATE: ApprovalSpec}
     columns: ClassVar[Mapping[str, Callable[[View], str]]] = {"PLAN": _plan_words}
@@ -331,8 +306,6 @@ class ApprovalWords(Words):
                 is_done = bool(plan.job) and plan.job == attempt.plan_job
                 if plan.outcome is not None and not is_done:
                     yield from describe_plan(view)
-            case Place.PREVIEW:
-                yield from describe_preview(view)
 
     def lines(self, view: View, place: Place) -> Iterator[str]:
         """The decision."""

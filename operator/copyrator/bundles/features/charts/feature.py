@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.effective import is_gated_by
 from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
 from copyrator.bundles.engine.gate import Candidate, Findings, Gates, Occasion, Waiting
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.resolve import ERROR_SECONDS, PendingError, RegistryReader
+from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
+from copyrator.bundles.jobs.checks import checked_deploy
+from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.oci.errors import RegistryError
 
 
@@ -27,7 +27,7 @@ class ChartsFeature(Feature):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.uses = partial(is_gated_by, context)
+        self.uses = context.is_gated
         self.gates = Gates(version=(replace(VENDORED, concerns=self.uses), PLAIN))
 
     def connect(self, parts: Parts) -> None:
@@ -48,6 +48,12 @@ class ChartsFeature(Feature):
             text = f"{facts.message}; it is tried again"
             return FoundChart(Waiting(BundleReason.REGISTRY_UNREACHABLE, text))
         return FoundChart(facts)
+
+    async def shape(
+        self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
+    ) -> DeployOrder:
+        """A deploy ends where werf has to download dependencies."""
+        return replace(order, command=checked_deploy) if spec.is_gated else order
 
     async def content(
         self, entry: BundleEntry, spec: BundleSpec, digest: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -22,7 +23,7 @@ from copyrator.bundles.engine.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.engine.restrictions import is_gated
+from copyrator.bundles.jobs.restrictions import is_gated
 
 if TYPE_CHECKING:  # commands need the gates alone
     from copyrator.bundles.features.charts.facts import ChartFacts
@@ -111,7 +112,7 @@ def _judge_plain(digest: str, chart: ChartFacts) -> Verdict:
 
 PLAIN: Final = Gate(
     name="plain",
-    concerns=lambda spec: spec.needs_plain_chart,
+    concerns=attrgetter("needs_plain_chart"),
     occasions=frozenset(Occasion),
     judge=_judge_chart(_judge_plain),
     is_permanent=False,

@@ -13,7 +13,13 @@ from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import ApprovalSpec, ApprovedPlan, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.jobs import EDITED
 from copyrator.bundles.features.approval.machine import (
     PlanMachine,
@@ -23,7 +29,6 @@ from copyrator.bundles.features.approval.machine import (
 )
 from copyrator.bundles.features.approval.operations import Plan, covers
 from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
     PlanFault,
     PlanResult,

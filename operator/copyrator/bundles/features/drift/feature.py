@@ -18,14 +18,12 @@ from copyrator.bundles.engine.deciding import Correction, Proposal
 from copyrator.bundles.engine.feature import Conclusion, P, Parts
 from copyrator.bundles.engine.gate import Findings, Occasion
 from copyrator.bundles.engine.references import MissingReferenceError
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Step
+from copyrator.bundles.features.approval.deploys import HoldingFeature
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, PlanStatus
 from copyrator.bundles.features.approval.machine import target_of
-from copyrator.bundles.features.approval.plans import Baseline
-from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
@@ -54,13 +52,14 @@ from copyrator.kube.events import WARNING
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
 
 
-class DriftFeature(QueuedFeature):
+class DriftFeature(HoldingFeature):
     """Checks for drift, and corrections."""
 
     spec = (DriftSpec, ApprovalSpec)  # an approval needs the baseline, too
     status = (DriftStatus, Baseline)
     outlasts = True
     purposes = (CHECK,)
+    corrects_drift = True
 
     def connect(self, parts: Parts) -> None:
         """Checks are plans; one of what is deployed is a check, too."""
@@ -69,7 +68,7 @@ class DriftFeature(QueuedFeature):
         self.queue.add(CHECK)
         self._checks = DriftChecks(approval.parts)
         approval.plans.judges.append(self._checks.judge_plan)
-        self._deploys, self._seals = approval.deploys, parts.of(SealStore)
+        self.deploys, self._values = approval.deploys, approval.values
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
@@ -154,15 +153,9 @@ class DriftFeature(QueuedFeature):
 
     # --- the Job of a deploy, or of a correction --------------------------------------------------
 
-    async def attempt(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
-    ) -> BundleStatus:
-        """The status of a new correction with whether its Job is held to what was found."""
-        if not status.attempted.correction:
-            return status
-        plan = _plan_of(status)
-        is_enforced = bool(plan.enforced) if isinstance(plan, PlanStatus) else None
-        return await self._deploys.guard(entry, spec, status, plan, is_enforced=is_enforced)
+    def find_plan(self, status: BundleStatus) -> PlanStatus | DriftCheck | None:
+        """What was found, or the plan of the correction."""
+        return find_plan(status, status.attempted.plan_job)
 
     async def shape(
         self, entry: BundleEntry, spec: BundleSpec, order: DeployOrder, job: str
@@ -171,18 +164,14 @@ class DriftFeature(QueuedFeature):
 
         The baseline of a deploy is made of the same.
         """
-        attempted = entry.status.attempted
-        if job != attempted.job:
+        order, attempted = await super().shape(entry, spec, order, job), entry.status.attempted
+        if job != attempted.job or attempted.plan_job is not None or not spec.uses(DriftSpec):
             return order
-        if attempted.correction and (plan := _plan_of(entry.status)) is not None:
-            return await self._deploys.hold(entry, spec, order, plan)
-        if attempted.plan_job is not None or not spec.uses(DriftSpec):
-            return order
-        found, sealed = await self._seals.write_values(entry, spec, job, compares_renders=False)
+        found, sealed = await self._values.write(entry, spec, job, compares_renders=False)
         if found != attempted.values_hash:
             text = "the values were edited after the deploy was recorded"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        return replace(order, sealed=sealed)
+        return sealed.add_to(order)
 
     async def conclude(
         self,
@@ -194,14 +183,6 @@ class DriftFeature(QueuedFeature):
     ) -> Conclusion:
         """How a correction has ended, by what only its script tells."""
         return Conclusion(planned_ending(ending))
-
-    async def blame(
-        self, entry: BundleEntry, spec: BundleSpec, ending: Ending, error: str
-    ) -> Ending | None:
-        """The ending of a correction that the API server held to its list."""
-        if not entry.status.attempted.correction:
-            return None
-        return await self._deploys.blame(entry, spec, ending, error, _plan_of(entry.status))
 
     def finish(
         self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
@@ -250,11 +231,6 @@ class DriftFeature(QueuedFeature):
         if outcome == Outcome.SUCCEEDED:
             text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
             self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
-
-
-def _plan_of(status: BundleStatus) -> PlanStatus | DriftCheck | None:
-    """The plan that the recorded correction deploys."""
-    return find_plan(status, status.attempted.plan_job)
 
 
 FEATURE = DriftFeature

@@ -26,21 +26,24 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.poll import Rhythm
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
-    plan_id,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome
 from copyrator.bundles.features.approval.record import (
-    PlanFields,
+    NewPlan,
     PlanPurpose,
     PlanResult,
-    PlanTarget,
     content_of,
-    made_of,
+    id_of,
     with_record,
 )
 from copyrator.bundles.features.drift.fields import (
@@ -82,16 +85,9 @@ class CheckPurpose(PlanPurpose):
         """The status with this check."""
         return status.with_part(structs.replace(status.part(DriftStatus), check=record))
 
-    def begin(
-        self,
-        status: BundleStatus,
-        fields: PlanFields,
-        target: PlanTarget,
-        *,
-        is_requested: bool,  # noqa: ARG002
-    ) -> DriftCheck:
+    def begin(self, new: NewPlan) -> DriftCheck:
         """A check of the present spec."""
-        return DriftCheck(**fields, **made_of(status, target))
+        return DriftCheck(**new.compared)
 
 
 CHECK: Final = CheckPurpose()
@@ -304,15 +300,7 @@ def record_check_result(
         reason=None,
         message=None,
         made_at=format_time(now),
-        id=plan_id(
-            digest=check.digest or "",
-            values_hash=check.values_hash,
-            job={"hash": check.job_hash},
-            revision=plan.revision,
-            operations=operations,
-            render=plan.render,
-            objects=plan.objects,
-        ),
+        id=id_of(check, replace(plan, exact=None), operations),
         revision=plan.revision,
         operations=len(operations),
         bound=bound,

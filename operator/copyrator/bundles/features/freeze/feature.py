@@ -36,7 +36,8 @@ from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec
 
 log = logging.getLogger(__name__)
 

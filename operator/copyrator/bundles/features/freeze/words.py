@@ -13,7 +13,15 @@ from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, format_time, said, time_since, time_until
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.freeze.fields import (
+    CONFIG_MAP,
+    Freeze,
+    in_force,
+    read_annotation,
+    read_config_map,
+    sentence,
+)
+from copyrator.bundles.words import (
     Banner,
     Beside,
     DeployStep,
@@ -24,14 +32,6 @@ from copyrator.bundles.engine.words import (
     Told,
     View,
     Words,
-)
-from copyrator.bundles.features.freeze.fields import (
-    CONFIG_MAP,
-    Freeze,
-    in_force,
-    read_annotation,
-    read_config_map,
-    sentence,
 )
 
 GATE: Final = "freeze"

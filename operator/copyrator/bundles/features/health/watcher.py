@@ -31,12 +31,8 @@ from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import is_allowed
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
-from copyrator.kube.watch.informers import (
-    PlacementTiming,
-    WatchPlacement,
-    WatchSpec,
-    watch_permissions,
-)
+from copyrator.kube.watch.informers import PlacementTiming, WatchPlacement, watch_permissions
+from copyrator.kube.watch.reflector import WatchSpec
 
 log = logging.getLogger(__name__)
 

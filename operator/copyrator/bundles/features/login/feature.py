@@ -31,8 +31,7 @@ from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.login.fields import LoginSpec
 from copyrator.bundles.features.login.identity import identity_of
-from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.job import DeployOrder, login_secret
 from copyrator.bundles.jobs.outcome import Blocked, Excuse, JobRecord, has_started
 from copyrator.bundles.jobs.pod import Login
 from copyrator.bundles.jobs.redaction import WithheldError
@@ -244,7 +243,7 @@ class LoginFeature(Feature):
             WithheldError: it isn't known.
         """
         known = self._written(key, job)
-        name, was_renewed = seal.login_secret(job.name), _is_renewed(job)
+        name, was_renewed = login_secret(job.name), _is_renewed(job)
         if known is not None:
             was_renewed = not known.is_whole and (was_renewed or bool(known.contents))
         if was_renewed:

@@ -9,7 +9,9 @@ from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import Detail, said, short_digest, time_since
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.features.rollback.reasons import RollbackReason
+from copyrator.bundles.words import (
     MESSAGE,
     DeployStep,
     Mark,
@@ -20,8 +22,6 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
-from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
-from copyrator.bundles.features.rollback.reasons import RollbackReason
 
 _LISTED: Final = 20
 """Digests of the annotation skip-digests that are shown."""

@@ -10,13 +10,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
 from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Gates, Occasion, Verdict
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
@@ -49,6 +49,7 @@ class SignaturesFeature(Feature):
         self._verifier = SignatureVerifier(self.context, parts.of(AttachedReader))
 
     def _follow_policy(self) -> None:
+        self._is_ready = self.trust.ready
         self.uses = self.trust.concerns if self.trust.has_policy else None
 
     def start(self) -> None:
@@ -60,11 +61,7 @@ class SignaturesFeature(Feature):
         await self.trust.stop()
 
     precedes_deletions = True  # attestations are withdrawn then, by the policy
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the policy was read."""
-        return self.trust.ready
+    _is_ready = False
 
     def publish(self) -> None:
         """Count the Bundles that aren't trusted."""

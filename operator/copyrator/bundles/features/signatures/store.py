@@ -19,11 +19,11 @@ from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.key_files import Contents, files_of
-from copyrator.bundles.engine.keys import KeyReader
 from copyrator.bundles.engine.references import ReferenceReader, verify_ref
-from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.engine.step import Change
+from copyrator.bundles.evidence.key_files import Contents, files_of
+from copyrator.bundles.evidence.keys import KeyReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import (
@@ -36,8 +36,8 @@ from copyrator.bundles.features.signatures.policy import (
 )
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import Registration, WatchSpec
-from copyrator.kube.watch.reflector import seen
+from copyrator.kube.watch.informers import Registration
+from copyrator.kube.watch.reflector import WatchSpec, seen
 from copyrator.signatures.model import SignatureRequirement
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from tests.component.bundles.approvals import (
     deployed,
     idle,
     lose,
+    pending,
     plan,
     refresh,
     reject,
@@ -23,6 +24,8 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
+from tests.component.bundles.test_gitops import gitops_health, gitops_message
+from tests.component.bundles.test_metrics import shown, shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
@@ -397,3 +400,38 @@ async def test_a_deletion_uninstalls_without_approval(
     cluster.drop(path_of("bundles", "shop"))
 
     await eventually(lambda: cluster.jobs("uninstall"))
+
+
+async def test_gitops_tools_see_that_an_approval_is_waited_for(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, version="1.*")
+    await run()
+    approve(cluster, await waits(cluster))
+    assert gitops_health(cluster) == ("Suspended", "InProgress", "InProgress")
+    assert "copyrator approve" in gitops_message(cluster)
+    await deployed(cluster, version="1.0.0")
+    assert gitops_health(cluster) == ("Healthy", "Current", "Current")
+    cluster.change("bundles", "shop", spec={"env": {"MODE": "test"}})
+    await waits(cluster)
+    assert gitops_health(cluster) == ("Suspended", "InProgress", "Current")
+
+
+async def test_what_updates_wait_for_is_counted_also_where_an_older_version_runs(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    operator = await run(timer_interval=1.0)
+    bundle(version="1.*", approval=ALWAYS, retry={"limit": 0})
+    found = await waits(cluster)
+    waiting, failing = (
+        f'copyrator_updates_pending{{reason="{one}"}}'
+        for one in ("AwaitingApproval", "PlanUnstable")
+    )
+    await shows(operator, {waiting: 1})
+    approve(cluster, found)
+    await deployed(cluster)
+    assert not [name for name in shown(operator) if "updates_pending{" in name]
+    werf.says = lambda *_: (1, "Error: no\n")
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: pending(cluster) == "PlanUnstable")
+    await shows(operator, {failing: 1, 'copyrator_bundles{reason="Deployed"}': 1})

@@ -25,7 +25,7 @@ from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.bundles.features.approval.stored import STORED, StoredWord
+from copyrator.bundles.features.approval.endings import STORED, StoredWord
 
 pytestmark = pytest.mark.usefixtures("registry")
 

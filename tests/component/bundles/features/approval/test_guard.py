@@ -30,8 +30,8 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.engine.attempt import AttemptMemory
 from copyrator.bundles.features.approval.guard.lists import GuardTiming
 from copyrator.bundles.features.approval.operations import BEGIN
-from copyrator.bundles.features.approval.plan_store import StoredPlans
 from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.features.approval.secrets import StoredPlans
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"

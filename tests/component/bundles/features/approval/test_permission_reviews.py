@@ -21,8 +21,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.reviewing import (
+from tests.component.bundles.features.approval.reviewing import (
     RELEASE,
     all_but,
     answers,
@@ -31,6 +30,7 @@ from tests.component.bundles.reviewing import (
     open_reviews,
     reviewed,
 )
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
@@ -38,7 +38,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
 from copyrator.bundles.features.approval.permissions import ReviewTiming
-from copyrator.bundles.jobs.rights import PERMISSION_KINDS
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -19,8 +19,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
-from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.reviewing import (
+from tests.component.bundles.features.approval.reviewing import (
     DENIED,
     ONCE,
     SAID,
@@ -29,6 +28,7 @@ from tests.component.bundles.reviewing import (
     everything,
     reviewed,
 )
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 
 from copyrator.bundles.engine.context import BundleTiming

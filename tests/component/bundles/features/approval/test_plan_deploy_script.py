@@ -28,9 +28,10 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
 )
 from copyrator.bundles.features.approval.script import PlanExit, deploy_command
+from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile, checked_deploy_command
+from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
 
 few = settings(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
+from copyrator.bundles.features.approval.endings import STORED, read_stored
 from copyrator.bundles.features.approval.operations import (
     Plan,
     RenderedObjects,
@@ -20,7 +21,6 @@ from copyrator.bundles.features.approval.operations import (
 )
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.script import PlanExit, StoredComparison
-from copyrator.bundles.features.approval.stored import STORED, read_stored
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")

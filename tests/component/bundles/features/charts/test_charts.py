@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.component.bundles.approvals import ALWAYS, annotate, deployed, idle, refresh, waits
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.test_previews import answered, ask
+from tests.component.bundles.features.previews.test_previews import answered, ask
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.waiting import eventually
@@ -309,7 +309,7 @@ async def test_a_chart_whose_judge_was_interrupted_is_tried_again(
     assert (await _read(reader, registry, digest)).unreadable is None
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("previews")
 async def test_a_preview_of_any_bundle_is_refused(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -579,6 +579,7 @@ async def test_a_copy_that_could_not_be_written_with_its_uninstall_is_written_la
     assert owner["uid"] == job["metadata"]["uid"]
 
 
+@pytest.mark.needs("previews")
 async def test_a_preview_is_made_in_the_other_cluster_too(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
 ) -> None:

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import condition
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_failed_polls import (
+    BAD_GATEWAY,
+    DEPLOYED,
+    deployed,
+    failed,
+    next_due,
+    next_poll,
+)
+from tests.component.bundles.test_metrics import shows
+from tests.component.bundles.test_suspension import BYS, OFF, pause, ready
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -125,3 +135,76 @@ async def test_waiting_costs_nothing(
     writes, asked = cluster.bundle_writes(), len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
     assert cluster.bundle_writes() == writes
+
+
+async def test_dependants_see_a_failed_poll_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("front", "1.0.0", "one")
+    bundle()
+    bundle("front", repo="front", version="1.*", dependsOn=[{"name": "shop"}])
+    operator = await run()
+    await deployed(cluster, operator)
+    await eventually(lambda: cluster.reason("front") == "Deployed")
+    registry.fault, registry.fault_at = BAD_GATEWAY, "/app/"
+    while not failed(cluster):
+        await next_due(operator)
+    assert condition(cluster, "Ready") == DEPLOYED
+
+    registry.put("front", "1.1.0", "two")
+    annotations = {"operator.werf.dev/requestedAt": "now"}
+    cluster.change("bundles", "front", metadata={"annotations": annotations})
+
+    await eventually(lambda: cluster.status("front").get("gates"))
+    (gate,) = cluster.status("front")["gates"]
+    assert (gate["name"], gate["reason"]) == ("dependsOn", "DependencyNotReady")
+    registry.fault = None
+    await next_poll(operator)
+    await eventually(lambda: cluster.status("front")["deployed"]["version"] == "1.1.0")
+
+
+async def test_suspended_bundles_are_counted_apart(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Neither as quarantined, nor as one that waits for a gate."""
+    operator = await run()
+    bundle("waits", dependsOn=[{"name": "nothing"}])
+    await shows(operator, {'copyrator_bundles_waiting{gate="dependsOn"}': 1})
+    cluster.ends = fail
+    bundle("fails", retry={"limit": 0})
+    await shows(operator, {"copyrator_bundles_quarantined": 1})
+    for name in ("waits", "fails"):
+        cluster.change("bundles", name, spec={"suspend": True})
+    paused = {'copyrator_bundles{reason="Suspended"}': 2, "copyrator_bundles_quarantined": 0}
+    found = await shows(operator, paused | {"copyrator_oldest_wait_seconds": 0})
+    assert not [name for name in found if name.startswith("copyrator_bundles_waiting{")]
+    assert not [name for name in found if 'copyrator_bundles{reason="Quarantined' in name]
+
+
+@pytest.mark.parametrize("by", BYS)
+async def test_a_suspended_dependency_with_an_edit_is_waited_for_and_its_cause_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, by: str
+) -> None:
+    bundle("db")
+    await run()
+    await eventually(lambda: cluster.reason("db") == "Deployed")
+    pause(cluster, by, "db")
+    await eventually(lambda: cluster.reason("db") == by)
+    cluster.change("bundles", "db", spec={"env": {"WERF_SET_A": "a=2"}})
+    bundle("shop", dependsOn=ON_DB)
+    causes = {
+        "Suspended": "Bundle team/db is suspended, and doesn't run what it asks for: the spec",
+        "AutoupdateDisabled": f"Bundle team/db was edited while the annotation {OFF} disables",
+    }
+    await eventually(lambda: causes[by] in cluster.message("shop"), "the cause")
+    assert ready(cluster, "shop")[3] == "DependencyNotReady"
+    asked = len(registry.asked)
+
+    cluster.ends = None
+    pause(cluster, by, "db", on=False)
+    text = "Bundle team/db isn't Ready: Deploying: Deploying 1.0.0"
+    await eventually(lambda: text in cluster.message("shop"), text)
+    cluster.ends = succeed
+    cluster.end_job(cluster.jobs()[-1]["metadata"]["name"])
+    await eventually(lambda: cluster.jobs()[-1]["metadata"]["name"].startswith("shop-"))
+    assert len(registry.asked) <= asked + 1, "of db, which was resumed"

@@ -21,6 +21,9 @@ from tests.component.bundles.drifting import DETECT, EDITED, HOOK, OTHER, Releas
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_gated_jobs import assert_restricted, spec
+from tests.component.bundles.test_gitops import gitops_health, gitops_message
+from tests.component.bundles.test_job_credentials import Logins, give, several
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -362,3 +365,45 @@ async def test_a_job_that_is_refused_leaves_nothing(
     await idle(operator)
     assert secrets(cluster) == set()
     refused.clear()
+
+
+@pytest.mark.usefixtures("registry")
+async def test_checks_for_drift_and_their_deploys_get_no_setting_that_acts(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    bundle(drift=DETECT, **spec())
+    await run()
+    await release.in_sync()
+    assert_restricted(cluster, "drift", "deploy")
+
+
+@pytest.mark.usefixtures("registry")
+async def test_gitops_tools_say_that_it_drifted(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    release = Release(cluster, werf)
+    bundle(drift=DETECT)
+    await run()
+    await release.in_sync()
+    release.changed.append(OTHER)
+    await release.look()
+    await release.judged("True", "Drifted")
+    assert gitops_health(cluster) == ("Healthy", "Current", "Current")
+    assert "; Drifted: " in gitops_message(cluster)
+    assert "Deployment" in gitops_message(cluster)
+
+
+async def test_checks_for_drift_have_no_other_credential(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    release = Release(cluster, werf)
+    give(cluster, several(registry))
+    logins = Logins(cluster, registry)
+    bundle(auth="creds", drift=DETECT)
+    await run()
+    await release.in_sync()
+
+    assert set(logins.by_kind) == {"deploy", "drift"}
+    await eventually(lambda: not [one for one in secrets(cluster) if one.endswith("-login")])

@@ -24,15 +24,15 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import DETECT, Release, checked_long_ago
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.test_previews import ask
 from tests.component.bundles.features.drift.test_drift_queue import running, skipped
+from tests.component.bundles.features.previews.test_previews import ask
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-pytestmark = pytest.mark.usefixtures("registry")
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("previews")]
 
 DEPLOY, CHECK, PREVIEW = PURPOSES = ("deploy", "check", "preview")
 PAUSED = {"disable-autoupdate": "true"}

@@ -11,8 +11,8 @@ from tests.component.bundles.approvals import ALWAYS, approve, deployed, waits
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf, container
-from tests.component.bundles.features.approval.test_previews import answered, ask
 from tests.component.bundles.features.drift.test_drift_corrections import check_now
+from tests.component.bundles.features.previews.test_previews import answered, ask
 from tests.component.bundles.fixture_types import Make, Run
 from tests.plan_jobs import Pod, graph
 
@@ -69,6 +69,7 @@ def scripts(werf: Werf, tmp_path: Path) -> Scripts:
     return Scripts(werf, tmp_path)
 
 
+@pytest.mark.needs("previews")
 async def test_a_plan_renders_twice_its_deploy_once_and_a_preview_once(
     cluster: BundleCluster, run: Run, bundle: Make, scripts: Scripts
 ) -> None:

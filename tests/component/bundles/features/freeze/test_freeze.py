@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,15 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.conftest import Operator
-from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fake_cluster import (
+    RUNNING,
+    TEAM,
+    WAITING,
+    BundleCluster,
+    fail,
+    path_of,
+)
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.freezing import (
     CONFIG,
     ending_in,
@@ -22,6 +30,8 @@ from tests.component.bundles.freezing import (
     thaw_all,
     waits,
 )
+from tests.component.bundles.test_gitops import gitops_health, gitops_message
+from tests.component.bundles.test_held_jobs import patches
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -479,3 +489,49 @@ async def test_what_waits_for_something_else_too_does_not_say_frozen_for_ever(
     await eventually(lambda: not gate(cluster), "the gate is gone")
     assert cluster.reason() == "ValuesMissing"
     assert condition(cluster, "UpdatePending") == ("", "")
+
+
+async def test_gitops_tools_see_that_it_is_frozen_and_suspended(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    freeze_all(cluster, reason="holidays", who="ann")
+    bundle(version="1.*")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Frozen")
+    assert gitops_health(cluster) == ("Suspended", "InProgress", "InProgress"), "nothing runs yet"
+    thaw_all(cluster)
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+    freeze_all(cluster, reason="holidays", who="ann")
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Frozen"))
+    assert gitops_health(cluster) == ("Healthy", "Current", "Current")
+    assert "UpdatePending: Gate freeze: all namespaces are frozen by ann" in gitops_message(cluster)
+    cluster.change("bundles", "shop", spec={"env": {"MODE": "test"}})
+    await eventually(lambda: cluster.reason() == "Frozen")
+    assert gitops_health(cluster) == ("Suspended", "InProgress", "Current"), "1.0.0 runs"
+
+    cluster.change("bundles", "shop", spec={"suspend": True})
+    await eventually(lambda: cluster.reason() == "Suspended")
+    assert gitops_health(cluster) == ("Suspended", "InProgress", "Current")
+    assert gitops_message(cluster).startswith("Suspended: suspended; before: Frozen")
+
+
+async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    bundle()
+    await run(timing=replace(TIMING, job_blocked=60.0))
+    await eventually(lambda: cluster.runs)
+    (job,) = cluster.runs
+    inits = [{"name": "vault-agent-init", "state": RUNNING}]
+    statuses = [{"name": "werf", "state": WAITING}]
+    cluster.change(
+        "pods",
+        f"{job}-pod",
+        status={"initContainerStatuses": inits, "containerStatuses": statuses},
+    )
+    freeze(cluster)
+    await eventually(lambda: patches(cluster, job), cluster.message(), 30.0)
+    assert patches(cluster, job)[0]["spec"]["activeDeadlineSeconds"] == 1

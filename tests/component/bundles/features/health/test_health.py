@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.health.watching import (
     SOON,
     health_watches,
@@ -21,7 +22,9 @@ from tests.component.bundles.features.health.watching import (
     timing_of,
 )
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_gitops import gitops_health, gitops_message
 from tests.component.bundles.test_metrics import shown
+from tests.component.bundles.test_suspension import BYS, is_paused, pause
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment, owned
 from tests.component.oci.fake_registry import FakeRegistry
@@ -436,3 +439,35 @@ async def test_an_object_more_keeps_a_few_hundred_bytes(
     finally:
         tracemalloc.stop()
     assert 100 < each <= 600, f"{each:.0f} bytes for each of {len(names)}"
+
+
+async def test_gitops_tools_see_that_a_release_is_degraded(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster, ready=0)
+    await run()
+    await eventually(lambda: condition(cluster, "Healthy") == ("Unknown", "Progressing"))
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert gitops_health(cluster) == ("Progressing", "Current", "InProgress")
+    deployment(cluster, ready=0, late=True)
+    await eventually(lambda: condition(cluster, "Healthy") == ("False", "Unhealthy"))
+    assert gitops_health(cluster) == ("Degraded", "Current", "Failed")
+    assert "Deployment/web" in gitops_message(cluster)
+    deployment(cluster)
+    await eventually(lambda: gitops_health(cluster) == ("Healthy", "Current", "Current"))
+
+
+@pytest.mark.needs("drift")
+@pytest.mark.parametrize("by", BYS)
+async def test_drift_and_health_are_told_beside_a_suspension(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, by: str
+) -> None:
+    bundle(drift={"mode": "Detect"}, health="Watch")
+    await run(timer_interval=1.0)
+    await eventually(lambda: condition(cluster, "Drifted")[0] == "False", "there is a baseline")
+    await eventually(lambda: condition(cluster, "Healthy")[0] == "True")
+    pause(cluster, by)
+    await is_paused(cluster, "True", by, "Deployed: 1.0.0")
+    await eventually(lambda: condition(cluster, "Drifted") == ("Unknown", by))
+    assert condition(cluster, "Healthy") == ("True", "Healthy")

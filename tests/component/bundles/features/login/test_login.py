@@ -109,6 +109,7 @@ async def test_its_secret_is_the_bundles_and_says_when_it_expires(
     assert body["immutable"] is False, "a kubelet reads an immutable one once"
 
 
+@pytest.mark.needs("previews")
 async def test_plans_their_deploys_and_previews_have_one_each(
     cluster: BundleCluster, begin: Callable[..., Any], werf: Werf, cloud: Cloud
 ) -> None:
@@ -486,7 +487,10 @@ async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
     await after(operator, lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
 
 
-@pytest.mark.parametrize("part", ["attempted", "plan", "preview", "drift"])
+@pytest.mark.parametrize(
+    "part",
+    ["attempted", "plan", pytest.param("preview", marks=pytest.mark.needs("previews")), "drift"],
+)
 async def test_a_login_that_is_gone_when_the_job_is_made_counts_against_nothing(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf, part: str
 ) -> None:

@@ -30,8 +30,8 @@ from tests.signature_layout import digest_of, encoded, listed, sigstore_bundle
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.choose import CONFIRMED, PollStates, VersionResolver
 from copyrator.bundles.engine.gate import Gates, Occasion
-from copyrator.bundles.engine.polling import CONFIRMED, PollStates, VersionResolver
 from copyrator.bundles.features.promotion.fields import (
     AttestationsFrom,
     EvidenceKeys,

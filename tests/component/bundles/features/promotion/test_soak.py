@@ -18,6 +18,7 @@ from tests.component.bundles.promoting import (
     waits,
     waits_for_text,
 )
+from tests.component.bundles.test_metrics import shown, shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -168,3 +169,24 @@ async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
     assert operator.now() >= since + timedelta(hours=1)
     await deployed(cluster, "production", "1.0.0")
     assert len(cluster.jobs()) == 2
+
+
+async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_shown(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    source = {"bundles": [{"name": "staging"}], "soak": "1h"}
+    bundle("production", promoteFrom=source)
+    await shows(operator, {'copyrator_bundles_waiting{gate="promotion"}': 1})
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    bundle("staging")
+    await eventually(lambda: 3500 < shown(operator)["copyrator_soak_remaining_seconds"] <= 3600)
+    assert 0 <= shown(operator)["copyrator_oldest_wait_seconds"] < 100
+    cluster.change("bundles", "production", metadata={"annotations": FORCE})
+    await eventually(lambda: cluster.reason("production") == "Deployed")
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    assert shown(operator)["copyrator_oldest_wait_seconds"] == 0
+    assert 'copyrator_bundles_waiting{gate="promotion"}' not in shown(operator)
+
+
+FORCE = {"operator.werf.dev/forceAt": "now"}

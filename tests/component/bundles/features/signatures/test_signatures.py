@@ -384,6 +384,7 @@ async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_t
     )
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.usefixtures("trust")
 async def test_only_what_is_signed_is_planned_for_a_user_who_names_a_version(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf

@@ -10,9 +10,14 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    OperationCounts,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.plans import OperationCounts, PlanOutcome
 from copyrator.bundles.features.approval.record import PlanResult, PlanTarget
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -23,10 +23,14 @@ from copyrator.bundles.engine.gate import (
     Waiting,
 )
 from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    OperationCounts,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.gates import GATE, passes, summary
 from copyrator.bundles.features.approval.plan_words import UNKNOWN
-from copyrator.bundles.features.approval.plans import OperationCounts
 from copyrator.bundles.features.approval.record import PlanTarget
 
 

@@ -21,16 +21,23 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.bundle import BundleEntry, Memories, acknowledge, read_entry
+from copyrator.bundles.engine.choose import Resolution
 from copyrator.bundles.engine.deploy import Case, MomentGates, decide_deploy, record_resolution
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.gate import Gates
-from copyrator.bundles.engine.resolve import Resolution
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.approval.deploy_plans import find_required
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import (
     Operation,
     Plan,
@@ -39,7 +46,6 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.features.approval.plans import Baseline, PlanOutcome, PlanRequests
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     PlanFault,

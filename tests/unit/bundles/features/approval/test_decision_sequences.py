@@ -30,9 +30,13 @@ from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec, PlanStatus
+from copyrator.bundles.features.approval.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    PlanOutcome,
+    PlanStatus,
+)
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.plans import PlanOutcome
 from copyrator.bundles.features.approval.record import DEPLOY
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)

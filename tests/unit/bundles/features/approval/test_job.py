@@ -6,7 +6,6 @@ import pytest
 from tests.replacing import replace
 from tests.unit.bundles.job_samples import (
     ELSEWHERE,
-    SEALED,
     SPEC,
     UNINSTALL,
     check_golden,
@@ -14,42 +13,54 @@ from tests.unit.bundles.job_samples import (
 )
 
 from copyrator.api.bundle_spec import SecretKey
-from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.guard.listing import GUARDED_NAME_LENGTH
-from copyrator.bundles.features.approval.orders import Proof, build_plan_job, planned_order
-from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
-from copyrator.bundles.jobs.pod import Login
-from copyrator.bundles.jobs.seal import (
+from copyrator.bundles.features.approval.orders import (
+    Proof,
     SealedValues,
+    build_plan_job,
+    planned_order,
     sealed_render_salt,
     sealed_secret_key,
     sealed_value,
 )
+from copyrator.bundles.features.approval.script import require_guard
+from copyrator.bundles.jobs.checks import checked_deploy
+from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
+from copyrator.bundles.jobs.pod import Login
+from copyrator.bundles.jobs.restrictions import restrict_spec
 
 GOLDEN = Path(__file__).parent / "golden"
+SEALED = SealedValues(
+    "shop-plan-1",
+    2,
+    (
+        sealed_value(0, 0, "a.yaml", "1" * 64),
+        sealed_value(0, 1, "b.yaml", "2" * 64),
+        sealed_value(1, 2, "secret.yaml", "3" * 64),
+    ),
+    render_salt=sealed_render_salt("5" * 64),
+)
 WITH_KEY = SealedValues(
     "shop-plan-1",
     2,
-    (sealed_value(0, 0, "a.yaml", "1" * 64),),
-    sealed_secret_key(1, "k", "2" * 64),
+    (sealed_value(0, 0, "a.yaml", "1" * 64), sealed_secret_key(1, "k", "2" * 64)),
     sealed_render_salt("5" * 64),
 )
 NO_VALUES = SealedValues("shop-plan-2", 0, render_salt=sealed_render_salt("5" * 64))
 APPROVED = Proof(secret="shop-plan-1-operations", seal="4" * 64)
 PLANS = {
-    "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"}),
-    "secret-key": order(sealed=WITH_KEY, secret_key=SecretKey("keys", "k")),
-    "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
-    "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
-    "selected-login": order(sealed=NO_VALUES, auth="creds", login=Login.SELECTED),
-    "kubeconfig": order(sealed=NO_VALUES, **ELSEWHERE),
+    "values": (SEALED, order(ca_secret="ca", env={"A": "b", "WERF_SET_A": "a=1"})),
+    "secret-key": (WITH_KEY, order(secret_key=SecretKey("keys", "k"))),
+    "login": (NO_VALUES, order(auth="creds", login=Login.PASSWORD)),
+    "docker-config": (NO_VALUES, order(auth="creds", login=Login.DOCKER_CONFIG)),
+    "selected-login": (NO_VALUES, order(auth="creds", login=Login.SELECTED)),
+    "kubeconfig": (NO_VALUES, order(**ELSEWHERE)),
 }
 APPROVALS = {
-    "values": order(sealed=replace(SEALED, job="shop-deploy-1")),
-    "rollback": order(sealed=NO_VALUES, auto_rollback=True, timeout=60.0),
-    "image": order(sealed=NO_VALUES, image="registry.werf.io/werf/werf@sha256:" + "6" * 64),
-    "guarded": order(sealed=NO_VALUES, auto_rollback=True, name_length=GUARDED_NAME_LENGTH),
+    "values": (replace(SEALED, job="shop-deploy-1"), order()),
+    "rollback": (NO_VALUES, order(auto_rollback=True, timeout=60.0)),
+    "image": (NO_VALUES, order(image="registry.werf.io/werf/werf@sha256:" + "6" * 64)),
+    "guarded": (NO_VALUES, order(auto_rollback=True, name_length=GUARDED_NAME_LENGTH)),
 }
 
 
@@ -60,18 +71,24 @@ PROOFS = {
 
 def gated(order: DeployOrder) -> DeployOrder:
     """As the operator makes it of a gated Bundle."""
-    return replace(order, spec=restrict_spec(order.spec, is_preview=True))
+    return replace(order, spec=restrict_spec(order.spec, signed=True))
 
 
 def approved(name: str) -> DeployOrder:
-    return planned_order(gated(APPROVALS[name]), PROOFS.get(name, APPROVED))
+    values, made = APPROVALS[name]
+    return planned_order(gated(made), values, PROOFS.get(name, APPROVED))
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_job_that_plans(name: str) -> None:
-    check_golden(
-        GOLDEN, f"plan-{name}", build_plan_job(gated(PLANS[name]), "shop-plan-1", "f" * 32)
-    )
+    values, made = PLANS[name]
+    found = build_plan_job(gated(made), values, "shop-plan-1", "f" * 32)
+    check_golden(GOLDEN, f"plan-{name}", found)
+
+
+def test_a_deploy_whose_baseline_is_made_of_the_same_has_copies_of_values() -> None:
+    made = replace(SEALED, render_salt=None).add_to(order(command=checked_deploy))
+    check_golden(GOLDEN, "checked-sealed", build_deploy_job(made))
 
 
 @pytest.mark.parametrize("name", APPROVALS)

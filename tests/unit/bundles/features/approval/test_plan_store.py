@@ -14,16 +14,10 @@ from tests.replacing import replace
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.sealed import SealStore
-from copyrator.bundles.features.approval.fields import ApprovedPlan
-from copyrator.bundles.features.approval.plan_store import PlanStore
-from copyrator.bundles.features.approval.plans import Baseline
-from copyrator.bundles.features.approval.secrets import (
-    OPERATIONS,
-    approved_operations,
-    operations_secret,
-)
-from copyrator.bundles.jobs import seal
-from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.features.approval.fields import ApprovedPlan, Baseline
+from copyrator.bundles.features.approval.orders import OPERATIONS, approved_operations
+from copyrator.bundles.features.approval.secrets import PlanStore, operations_secret
+from copyrator.bundles.jobs.script import SALT, SealedFile, seal_of
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"
@@ -56,8 +50,7 @@ def plans(client: Client) -> PlanStore:
         client=client,
         memories=Memories(),  # as after a restart
     )
-    references: Any = None
-    return PlanStore(context, SealStore(context, references))
+    return PlanStore(context, SealStore(context))
 
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:
@@ -96,8 +89,8 @@ def test_a_salt_in_the_secret_means_nothing() -> None:
     client, kept = stored()
     salt = "f" * 32
     change(client, OPERATIONS, OTHER)
-    change(client, seal.SALT, salt)
-    forged = replace(kept, seal=seal.seal_of(salt, OTHER.encode()))
+    change(client, SALT, salt)
+    forged = replace(kept, seal=seal_of(salt, OTHER.encode()))
     assert read(client, forged) is None
     assert read(client, kept) is None
 

@@ -16,7 +16,7 @@ from copyrator.bundles.features.approval.plan_words import (
     find_lacking,
     find_uncertain,
 )
-from copyrator.bundles.features.approval.plans import PreviewPlan
+from copyrator.bundles.features.previews.fields import PreviewPlan
 
 DOCS = Path(__file__).parents[5] / "docs" / "approval.md"
 

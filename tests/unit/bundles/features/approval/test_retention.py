@@ -11,9 +11,10 @@ from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, PLANNE
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.plans import PreviewPlan
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import keep_preview
 from copyrator.bundles.jobs.pod import Kept
 
 JOB = "shop-plan-1"
@@ -51,7 +52,8 @@ def checked(**fields: str) -> BundleStatus:
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
     status: BundleStatus, seconds: int | None
 ) -> None:
-    kept = plan_record.keep_plan(JOB, status, NOW) or keep_check(JOB, status) or Kept(120)
+    kept = plan_record.keep_plan(JOB, status, NOW) or keep_preview(JOB, status)
+    kept = kept or keep_check(JOB, status) or Kept(120)
     assert kept.seconds == seconds
 
 

@@ -23,13 +23,13 @@ from copyrator.bundles.features.approval.rights import (
     required_permissions,
 )
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.jobs.rights import (
-    PERMISSION_KINDS,
     VERBS,
     RequiredPermission,
     ServiceAccount,
-    grants,
 )
+from copyrator.cli.bundles.roles import grants
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
+from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import is_used_in
 from copyrator.bundles.engine.gate import (
     PASSED,
@@ -110,7 +112,8 @@ def test_which_gates_concern_a_bundle(
     spec: BundleSpec, signed: bool | None, names: set[str]
 ) -> None:
     gate = Gate("signature", lambda _: signed, frozenset(Occasion), lambda *_: PASSED, vouches=True)
-    context = SimpleNamespace(gates=Gates(version=() if signed is None else (gate,)))
-    charts = ChartsFeature(cast("Any", context))
+    context: Any = SimpleNamespace(gates=Gates(version=() if signed is None else (gate,)))
+    context.is_gated = partial(Context.is_gated, context)
+    charts = ChartsFeature(context)
     assert {gate.name for gate in charts.gates if gate.concerns(spec)} == names
     assert is_used_in(charts, spec) == bool(names)

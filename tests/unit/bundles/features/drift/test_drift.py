@@ -21,14 +21,13 @@ from copyrator.api.text import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
+from copyrator.bundles.features.approval.fields import ApprovalMode, Baseline, PlanStatus
 from copyrator.bundles.features.approval.operations import (
     Operation,
     OperationType,
     Plan,
     read_operation,
 )
-from copyrator.bundles.features.approval.plans import Baseline
 from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.drift.fields import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -53,19 +53,6 @@ _ACCOUNTS: Final = 1_000
 _SWITCH: Final = "bundles.guard.enabled of the chart"
 
 
-@dataclass(frozen=True, slots=True)
-class Enforcement:
-    """Whether the API server refuses what isn't approved."""
-
-    reason: str = ""
-    """Why it doesn't, as a sentence without a full stop; empty: it does."""
-
-    @property
-    def is_enforced(self) -> bool:
-        """Whether it refuses."""
-        return not self.reason
-
-
 class EnforcementReviewer:
     """What can be enforced of the plans of all Bundles.
 
@@ -90,24 +77,26 @@ class EnforcementReviewer:
         self._others: frozenset[str] = frozenset()
         """API groups of other API servers."""
 
-    async def of(self, spec: BundleSpec, operations: Collection[Operation]) -> Enforcement:
-        """Whether a deploy with these operations can be held to them; at most ten minutes old.
+    async def find_reason(self, spec: BundleSpec, operations: Collection[Operation]) -> str:
+        """Why the API server can't hold a deploy to these operations; at most ten minutes old.
+
+        A sentence without a full stop; empty: it can.
 
         Raises:
             ApiError: it can't be asked now.
         """
-        policy = self._settings.guard_policy
-        if policy is None:
-            return Enforcement(f"the operator has no policy for it ({_SWITCH})")
+        if self._settings.guard_policy is None:
+            return f"the operator has no policy for it ({_SWITCH})"
         if spec.is_remote:
-            return Enforcement("the release is in another cluster, which has no such policy")
+            return "the release is in another cluster, which has no such policy"
         account = ServiceAccount.of(spec)
-        reason = await self._known("policy", lambda: find_fault(self._client, self._settings))
-        reason = reason or await self._known("groups", self._find_groups)
-        if not reason and (away := sorted({one.group for one in operations} & self._others)):
-            reason = f"objects of {', '.join(away)} go to another API server, which asks no policy"
-        reason = reason or await self._known(account, lambda: self._account_fault(account))
-        return Enforcement(reason)
+        if fault := await self._known("policy", lambda: find_fault(self._client, self._settings)):
+            return fault
+        if fault := await self._known("groups", self._find_groups):
+            return fault
+        if away := sorted({one.group for one in operations} & self._others):
+            return f"objects of {', '.join(away)} go to another API server, which asks no policy"
+        return await self._known(account, lambda: self._account_fault(account))
 
     async def _known(
         self, question: ServiceAccount | str, ask: Callable[[], Awaitable[str]]
@@ -182,13 +171,10 @@ async def find_fault(client: KubeClient, settings: Settings) -> str:
         ApiError: they can't be read now.
     """
     name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
-
-    def find_binding_fault(spec: Mapping[str, Any]) -> str:
-        return binding_fault(spec, name, home)
-
+    of_binding = partial(binding_fault, policy=name, home=home)
     for path, kind, fault_of in (
         (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
-        (BINDINGS, "ValidatingAdmissionPolicyBinding", find_binding_fault),
+        (BINDINGS, "ValidatingAdmissionPolicyBinding", of_binding),
     ):
         try:
             body = await client.request("GET", f"{path}/{name}", timeout=_SECONDS)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
@@ -30,10 +30,12 @@ from copyrator.bundles.features.approval.guard.listing import (
 )
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invalid, NotFound
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
+    from copyrator.bundles.engine.job_client import JobClient
     from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -81,25 +83,6 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
     )
 
 
-class GuardedJobs(Protocol):
-    """What is asked of Jobs and their pods."""
-
-    job_changed: Callable[[ObjectName | None], None]
-    """Called with a Job that changed, or one of its pods; None: all were listed."""
-
-    def is_over(self, job: ObjectName) -> bool:
-        """Whether a Job is known to have ended or be gone, with its pods that are watched."""
-        ...
-
-    async def has_ended(self, job: ObjectName) -> bool:
-        """Whether it is over, with each of its pods; asked for where the watches may not tell.
-
-        Raises:
-            ApiError: they can't be read.
-        """
-        ...
-
-
 class GuardLists:
     """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
 
@@ -116,7 +99,7 @@ class GuardLists:
         client: KubeClient,
         settings: Settings,
         informers: InformerFactory,
-        jobs: GuardedJobs,
+        jobs: JobClient,
         *,
         kept: float,
     ) -> None:

@@ -1,0 +1,1 @@
+"""Plans of versions that users name, which are only shown."""
