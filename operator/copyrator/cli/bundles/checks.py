@@ -6,6 +6,7 @@ Without the admission policies everything works, but less is denied.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,7 +136,11 @@ async def approval_policy(client: KubeClient, installation: Installation) -> Che
     if not name:
         return Check(APPROVAL, None, said)
     bindings = (await client.request("GET", BINDINGS)).get("items") or ()
-    if not any(_denies(binding, name) for binding in bindings):
+    specs = (binding.get("spec") or {} for binding in bindings)
+    if not any(
+        one.get("policyName") == name and "Deny" in (one.get("validationActions") or ())
+        for one in specs
+    ):
         said = f"{name} has no binding that denies: {consequence}; the chart installs one"
         return Check(APPROVAL, None, f"{said} (helm upgrade)")
     said = f"with {name} only users with the verb approve on bundles approve plans"
@@ -163,11 +168,6 @@ def asks_for_approval(body: Body) -> bool:
     """Whether a Bundle's spec does."""
     approval = (body.get("spec") or {}).get("approval") or {}
     return bool(approval.get("mode", ApprovalMode.NEVER) != ApprovalMode.NEVER)
-
-
-def _denies(binding: Mapping[str, Any], policy: str) -> bool:
-    spec = binding.get("spec") or {}
-    return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
 
 
 CLOUDS: Final = "Clouds' identities"
@@ -296,17 +296,14 @@ async def network(client: KubeClient, installation: Installation, bundles: Seque
 
 
 def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one selects the pods of its plans and restricts where these connect to."""
     labels = {**spec.job.pod_labels, LABEL_BUNDLE: spec.name, LABEL_JOB_KIND: JobKind.PLAN.value}
-    return any(_restricts(policy["spec"], labels) for policy in policies)
-
-
-def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether it selects a pod with these labels and restricts where that connects to."""
-    try:
-        selects = read_selector(policy.get("podSelector") or {}).matches(labels)
-    except SpecError:
-        return False
-    return selects and "Egress" in (policy.get("policyTypes") or ())
+    for policy in (one["spec"] for one in policies):
+        with suppress(SpecError):
+            selects = read_selector(policy.get("podSelector") or {}).matches(labels)
+            if selects and "Egress" in (policy.get("policyTypes") or ()):
+                return True
+    return False
 
 
 ATTESTATIONS: Final = "Attestations"

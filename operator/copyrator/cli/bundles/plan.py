@@ -317,16 +317,12 @@ async def _request_plan(
     now = parse_status(body).part(PlanStatus)
     is_former = (now.number, now.id) == (former.number, former.id)
     if wanted.version is None and wanted.timeout and is_former:
-        raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{_obstacle(body)}")
+        # What the version to deploy waits for, or why there is none.
+        pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
+        waits = f"; {said(pending.reason)}: {said(pending.message, 2000)}"
+        why = waits if pending.is_true else result(body)
+        raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{why}")
     return body
-
-
-def _obstacle(body: Body) -> str:
-    """The end of a sentence: what the version to deploy waits for, or why there is none."""
-    pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
-    if not pending.is_true:
-        return result(body)
-    return f"; {said(pending.reason)}: {said(pending.message, 2000)}"
 
 
 def plan_fault(view: BundleView) -> str:
@@ -369,17 +365,12 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
         shown = paint_diff(f"  {line}".rstrip() for line in lines)
         prose(["Diff, as werf printed it:", *shown])
         if number:
-            prose(["", _explain_fold(found, number)])
+            again = _anew(found) if found.is_preview else ()
+            command = found.view.hint("plan", *again, "--whole")
+            what = "the bundle's download, werf's version and managedFields"
+            prose(["", f"Not shown: {count(number, 'line')} of {what}; with them: {command}"])
     if missing := list(explain_missing(found)):
         prose(["", *missing])
-
-
-def _explain_fold(found: PlanView, number: int) -> str:
-    again = _anew(found) if found.is_preview else ()
-    command = found.view.hint("plan", *again, "--whole")
-    lines = count(number, "line")
-    what = "the bundle's download, werf's version and managedFields"
-    return f"Not shown: {lines} of {what}; with them: {command}"
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:

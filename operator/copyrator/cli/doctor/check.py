@@ -66,17 +66,13 @@ def print_checks(checks: Sequence[Check], shape: Format | None) -> None:
         items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
         dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
     else:
-        _show(checks)
+        from rich.text import Text  # noqa: PLC0415 - not for --help
+
+        marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
+        prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
+        click.echo(summary([check.good for check in checks]))
     if any(check.good is False for check in checks):
         raise click.exceptions.Exit(1)
-
-
-def _show(checks: Sequence[Check]) -> None:
-    from rich.text import Text  # noqa: PLC0415 - not for --help
-
-    marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
-    prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
-    click.echo(summary([check.good for check in checks]))
 
 
 def summary(found: Sequence[bool | None]) -> str:

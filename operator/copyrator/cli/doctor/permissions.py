@@ -330,21 +330,17 @@ class Polled:
         if not self.refs:
             watched = count(self.named, "object is", "objects are")
             return f"{watched} referenced by Bundles; edits take effect at once"
-        kinds = {ref.resource for ref in self.refs}
+        denials = [
+            f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones "
+            f"by name ({_REMEDY[kind]})"
+            for kind in sorted({ref.resource for ref in self.refs}, key=lambda kind: kind.plural)
+        ]
         have = "has" if len(self.refs) == 1 else "have"
         return (
             f"{len(self.refs)} of {count(self.named, 'object')} referenced by Bundles {have} no "
             "watch, so edits take effect at the next poll: "
-            f"{' and '.join(_denials(who, kinds))}"
+            f"{' and '.join(denials)}"
         )
-
-
-def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
-    return [
-        f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones by "
-        f"name ({_REMEDY[kind]})"
-        for kind in sorted(kinds, key=lambda kind: kind.plural)
-    ]
 
 
 async def polled_references(
