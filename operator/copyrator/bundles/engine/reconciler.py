@@ -235,8 +235,8 @@ class BundleReconciler:
         if not entry.is_plain:
             entry = await self.features.take(Feature.tend, entry, steps.take, stated)
             entry = await self.features.take(Feature.begin, entry, steps.take, spec)
-            links = self.context.gates.links_of(spec)
-            if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
+            links, bundles = self.context.gates.links, self.context.bundles
+            if fault := find_cycle_fault(links, bundles, entry):
                 return entry, spec, (BundleReason.INVALID_SPEC, fault), None
             try:
                 entry, spec = await self.features.locate(entry, spec, steps.take)

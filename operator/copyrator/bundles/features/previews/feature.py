@@ -17,7 +17,6 @@ from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.choose import (
-    Judge,
     PendingError,
     RegistryReader,
     Resolution,
@@ -133,16 +132,15 @@ class PreviewResolver:
             memory.since,
         )
         read, _ = await self.features.read(entry, spec, judged)
-        ask, recheck = self.features.ask, self.features.recheck
-        judge = Judge(queries, judged, context.clock(), read, ask, recheck)
-        found = Resolver(judge).resolve()
+        resolver = Resolver(queries, judged, context.clock(), self.features, read)
+        found = resolver.resolve()
         if found is None or not found.digest or found.error is not None:
             return found
         gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
         of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
         candidate = Candidate(found.tag, found.digest)
         try:
-            _, held = replace(judge, queries=gated, gates=of_chart).judge(candidate)
+            _, held = replace(resolver, queries=gated, gates=of_chart).judge(candidate)
         except PendingError:
             return None
         return Resolution(held=held) if held else found
