@@ -33,7 +33,7 @@ from copyrator.bundles.engine.reconciler import BundleReconciler
 from copyrator.bundles.engine.references import ReferenceReader, ReferenceWatcher
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.schedule import Clock, Schedule
-from copyrator.bundles.engine.sealed import SealStore, SecretTidier
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.engine.uninstall import Uninstaller
@@ -207,7 +207,7 @@ class BundleController:
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
-        seals = SealStore(context)
+        seals = SealStore(context, features)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
         features.connect(Parts(*shared, polls, poll_states))
@@ -229,7 +229,7 @@ class BundleController:
             jobs=jobs,
             features=features,
             references=references,
-            secrets=SecretTidier(context, seals, features),
+            seals=seals,
             accounts=accounts,
             poll_states=poll_states,
             resolver=resolver,

@@ -36,7 +36,7 @@ from copyrator.bundles.engine.references import (
     ReferenceReader,
     references_of,
 )
-from copyrator.bundles.engine.sealed import SecretTidier
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StaleError, StatusWriter
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.engine.uninstall import Uninstaller
@@ -99,7 +99,7 @@ class BundleReconciler:
     jobs: JobClient
     features: Features
     references: ReferenceReader
-    secrets: SecretTidier
+    seals: SealStore
     accounts: ServiceAccountChecker
     poll_states: PollStates
     resolver: VersionResolver
@@ -264,12 +264,12 @@ class BundleReconciler:
                 entry = await steps.take(await one.advance(entry, spec))
             observed, due = await self.features.observe(entry, spec)
             steps.due.append(due)
-            steps.due.append(await self.secrets.tidy(entry, spec))
+            steps.due.append(await self.seals.tidy(entry, spec))
             if entry.is_paused:
                 await steps.take(self._pause(entry, spec, observed or entry.status))
                 return
         elif spec.auth:
-            steps.due.append(await self.secrets.tidy(entry, spec))
+            steps.due.append(await self.seals.tidy(entry, spec))
         try:
             inputs = await self._read_inputs(entry, spec, observed)
         except MissingReferenceError as error:

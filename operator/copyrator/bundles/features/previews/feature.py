@@ -27,7 +27,6 @@ from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.engine.gate import Candidate, Gates
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
@@ -168,9 +167,9 @@ class Previews(PlanMachine[PreviewMemory]):
     memory = PreviewMemory
     renders = 1
 
-    def __init__(self, parts: PlanParts, resolver: PreviewResolver, secrets: SecretTidier) -> None:
+    def __init__(self, parts: PlanParts, resolver: PreviewResolver) -> None:
         super().__init__(parts)
-        self._resolver, self._secrets = resolver, secrets
+        self._resolver = resolver
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Take the next steps of a preview.
@@ -184,7 +183,7 @@ class Previews(PlanMachine[PreviewMemory]):
         ends = (
             one.made_at or one.started_at for one in (entry.status.part(PlanStatus), task.record)
         )
-        again = await self._secrets.tidy(entry, spec, *ends, may_have=True)
+        again = await self.seals.tidy(entry, spec, *ends, may_have=True)
         step = await self._observe(task)
         step = replace(step, due=(*step.due, again))
         return step.then(lambda written: self._begin_requested(replace(task, entry=written)))
@@ -254,8 +253,7 @@ class PreviewFeature(QueuedFeature):
         self.queue.add(PREVIEW)
         context, references = self.context, parts.of(ReferenceReader)
         resolver = PreviewResolver(context, references, features, parts.of(RegistryPoller))
-        secrets = SecretTidier(context, parts.of(SealStore), features)
-        self._previews = Previews(approval.parts, resolver, secrets)
+        self._previews = Previews(approval.parts, resolver)
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with one, or begin it."""
