@@ -527,7 +527,7 @@ class PollStates:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        context.schedule.on_stale(self._make_stale)
+        context.schedule.on_stale = self._make_stale
 
     def of(self, key: BundleKey) -> Polling:
         """The polls of one Bundle."""

@@ -6,7 +6,7 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -27,7 +27,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
-from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
 from copyrator.bundles.engine.attempt import AttemptRunner
@@ -306,13 +305,12 @@ def _is_deployed_held(case: Case) -> bool:
     return (there.values_hash, there.spec_hash) == (case.wanted.values_hash, case.wanted.spec_hash)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Deployer:
     """Decides on resolutions of Bundles that aren't being deleted and have no running Job."""
 
     context: Context
     patches: BundlePatcher
-    _: KW_ONLY
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     attempts: AttemptRunner
@@ -492,7 +490,7 @@ class Deployer:
             return Step(entry, due=(AT_ONCE,)), None
         if not is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
-        status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
+        status = deciding.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.begun):
                 begun = replace(case, status=status)

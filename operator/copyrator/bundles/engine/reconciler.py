@@ -15,7 +15,7 @@ from typing import Final
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ReadyCondition
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import InvalidSpec
@@ -62,19 +62,16 @@ class StepTaker:
         """
         while True:
             with step.guard or nullcontext():
-                bundle = await self._write(step)
+                bundle, status = step.bundle, step.status
+                if status is not None and step.ready is None:
+                    bundle = await self.writer.write_part(bundle, status)
+                elif status is not None and step.ready is not None:
+                    ready, decided = step.ready, step.decided
+                    bundle = await self.writer.write(bundle, status, ready, decided=decided)
                 self.due += filter(None, step.due)
                 if step.effect is None:
                     return bundle
                 step = await step.effect(bundle)
-
-    async def _write(self, step: Step) -> BundleEntry:
-        before, status = step.bundle, step.status
-        if status is None:
-            return before
-        if step.ready is None:
-            return await self.writer.write_part(before, status)
-        return await self.writer.write(before, status, step.ready, decided=step.decided)
 
     @property
     def earliest(self) -> datetime | None:
@@ -123,15 +120,12 @@ class BundleReconciler:
             raise
 
     async def _reconcile(self, key: BundleKey) -> Outcome:
-        entry, steps, schedule = (
-            self.context.bundles.get(key),
-            StepTaker(self.writer),
-            self.context.schedule,
-        )
-        if entry is None:
+        steps, schedule = StepTaker(self.writer), self.context.schedule
+        if (entry := self.context.bundles.get(key)) is None:
             self.context.memories.drop(key)
             return Done()
-        if not self._is_ready(deleting=entry.deleting):
+        # Before what all Bundles are decided by has been listed nothing is.
+        if not (self.jobs.synced and self.features.are_ready(deleting=entry.deleting)):
             await self._report_unwatched(key)
             return RequeueAfter(1.0, Priority.RESYNC)
         changes, inputs = schedule.take_changes(key), self.resolver.take_inputs(key)
@@ -156,10 +150,6 @@ class BundleReconciler:
         if AT_ONCE not in steps.due:
             schedule.set_due(key, steps.earliest)
         return Done()
-
-    def _is_ready(self, *, deleting: bool) -> bool:
-        """Whether what all Bundles are decided by has been listed."""
-        return self.jobs.synced and self.features.are_ready(deleting=deleting)
 
     async def _report_unwatched(self, key: BundleKey) -> None:
         """Report that the Jobs can't be watched, where that is forbidden."""
@@ -376,10 +366,11 @@ class BundleReconciler:
             ended = await self.attempts.find_end(entry)
             await steps.take(ended)
             if ended.done:
-                await steps.take(await self._observe(entry))
+                spec = self.context.spec_of(entry)
+                await steps.take(await self.attempts.observe(entry, spec))
                 return
         ready = 0 if reason is BundleReason.INVALID_SPEC else entry.status.ready
-        verdict = ready_conditions.refused(reason, message)
+        verdict = ReadyCondition(Health.STALLED, reason, message)
         await steps.take(self._report_refused(entry, verdict, ready=ready))
 
     def _report_refused(
@@ -408,15 +399,11 @@ class BundleReconciler:
         if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
             entry = await self.features.take(Feature.tend, entry, steps.take, spec)
         if entry.status.attempted.is_running:
-            step = await self._observe(entry)
+            step = await self.attempts.observe(entry, self.context.spec_of(entry))
             entry = await steps.take(step)
             if step.done:
                 return
         await steps.take(await self.uninstaller.uninstall(entry))
-
-    async def _observe(self, entry: BundleEntry) -> Step:
-        """Observe the recorded attempt of a Bundle whose spec may not be valid."""
-        return await self.attempts.observe(entry, self.context.spec_of(entry))
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -444,6 +431,6 @@ class BundleReconciler:
         """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self.context.bundles.get(key)
         if entry is not None:
-            verdict = ready_conditions.forbidden(error.message, entry.status)
+            verdict = ready_conditions.unusable(BundleReason.FORBIDDEN, error.message, entry.status)
             with suppress(ApiError, StaleError):
                 await self.writer.write(entry, entry.status, verdict)

@@ -59,19 +59,12 @@ from copyrator.oci.exchange import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.workqueue.fairness import TimeSlice
 
 
-class ValuesTooLargeError(Exception):
-    """With this source a Bundle's values exceed a limit.
+class MissingReferenceError(Exception):
+    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
 
-    Args:
-        limit: the exceeded limit.
-    """
-
-    def __init__(self, limit: str) -> None:
-        super().__init__(
-            f"the Bundle's values exceed {limit}: reduce that source, put large "
-            "files into the chart, or remove the source from the "
-            "spec"
-        )
+    def __init__(self, message: str, reason: Reason = BundleReason.AUTHENTICATION_FAILED) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ValuesReader:
@@ -86,23 +79,25 @@ class ValuesReader:
         self._bytes = 0
         self._keys = 0
 
-    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+    async def add(
+        self, ref: Ref, source: ValuesSource, body: Mapping[str, Any]
+    ) -> Mapping[str, bytes]:
         """Add the next source; returns its files.
 
         Raises:
-            ValuesTooLargeError: the values exceed a limit with this source.
+            MissingReferenceError: the values exceed a limit with this source.
         """
         data: Mapping[str, str] = body.get("data") or {}
         self._keys += len(data)
         if self._keys > BUNDLE_VALUES_FILES:
-            raise ValuesTooLargeError(f"{BUNDLE_VALUES_FILES:,} keys, each a values file")
+            raise _too_large(ref, f"{BUNDLE_VALUES_FILES:,} keys, each a values file")
         content: dict[str, bytes] = {}
         for key, text in data.items():
             is_secret = source.kind is ValuesKind.SECRET
             content[key] = base64.b64decode(text) if is_secret else text.encode()
             self._bytes += len(content[key])
             if self._bytes > BUNDLE_VALUES_BYTES:
-                raise ValuesTooLargeError(f"{BUNDLE_VALUES_BYTES // 2**20} MiB")
+                raise _too_large(ref, f"{BUNDLE_VALUES_BYTES // 2**20} MiB")
             await self._slice.pause()
         for _ in self.hash.add(source.kind, source.name, content):
             await self._slice.pause()
@@ -115,12 +110,12 @@ class ValuesReader:
             await self._slice.pause()
 
 
-class MissingReferenceError(Exception):
-    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
-
-    def __init__(self, message: str, reason: Reason = BundleReason.AUTHENTICATION_FAILED) -> None:
-        super().__init__(message)
-        self.reason = reason
+def _too_large(ref: Ref, limit: str) -> MissingReferenceError:
+    text = (
+        f"with {ref} the Bundle's values exceed {limit}: reduce that source, put large files into "
+        "the chart, or remove the source from the spec"
+    )
+    return MissingReferenceError(text, BundleReason.VALUES_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +266,7 @@ class ReferenceReader:
                 body = await self.read(ref)
                 versions.append(version_of(body))
                 if body is not None:
-                    try:
-                        content = await reader.add(source, body)
-                    except ValuesTooLargeError as error:
-                        text = f"with {ref} {error}"
-                        raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                    content = await reader.add(ref, source, body)
                     if take is not None:
                         await take(source, content)
                     del content
