@@ -32,12 +32,11 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "reconciler", "uninstall", "deploy", "attempt", "accounts"),
-    *("leftovers", "choose", "registry", "remembered", "tags", "status", "keys"),
-    *("sealed", "attached", "references", "pushes", "job_client", "feature", "words"),
-    *("conditions", "effective", "context", "schedule", "step", "signers", "deciding", "gate"),
-    *("restrictions", "links", "bundle", "poll", "lookup", "target", "key_files", "engine"),
-    *("jobs", "fields", "list"),
+    *("controller", "features", "evidence", "reconciler", "uninstall", "deploy", "attempt"),
+    *("accounts", "sealed", "choose", "registry", "remembered", "status"),
+    *("feature", "references", "job_client", "conditions", "context", "schedule"),
+    *("step", "deciding", "gate", "links", "bundle", "poll", "lookup", "engine"),
+    *("jobs", "tags", "words", "fields", "list"),
 )
 """The modules of `bundles.engine`, and the others of `bundles`, each above what it may import.
 
@@ -50,9 +49,8 @@ REQUEUES = ("changed", "set_due")
 EVENT_SOURCES = (
     "controller",  # handlers, pushes, answers of registries
     "reconciler",  # the due times of steps
-    "status",  # what the answer to a write means for other Bundles
+    "feature",  # what a change of a Bundle means for others
     "choose",  # is told what is stale
-    "pushes",
     "job_client",  # the watch of Jobs
     "jobs",  # logs of plans that were read
     "queue",  # slots for plans

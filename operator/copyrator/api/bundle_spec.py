@@ -548,7 +548,7 @@ class BundleSpec(Form, kw_only=True):
     allowed_pod_metadata: Annotated[tuple[str, ...], DERIVED] = ()
     """By the settings: labels and annotations that its pods get although it is gated."""
     is_gated: Annotated[bool, DERIVED] = False
-    """Whether its Jobs get only harmless settings (``bundles/engine/restrictions.py``)."""
+    """Whether its Jobs get only harmless settings (``bundles/jobs/restrictions.py``)."""
     withheld: Annotated[tuple[str, ...], DERIVED] = ()
     """Settings of a gated Bundle that its Jobs don't get; the condition SettingsWithheld."""
     proxies: Annotated[Mapping[str, str], DERIVED] = msgspec.field(default_factory=dict)

@@ -21,25 +21,23 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.attempt import AttemptRunner
 from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
-from copyrator.bundles.engine.choose import PollStates, VersionResolver
+from copyrator.bundles.engine.choose import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
 from copyrator.bundles.engine.deploy import Deployer
 from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.engine.gate import Gates
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
-from copyrator.bundles.engine.pushes import bring_forward
 from copyrator.bundles.engine.reconciler import BundleReconciler
 from copyrator.bundles.engine.references import ReferenceReader, ReferenceWatcher
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.schedule import Clock, Schedule
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.engine.uninstall import Uninstaller
+from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor

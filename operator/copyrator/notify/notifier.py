@@ -24,7 +24,7 @@ from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.reasons.notices import NoticeEvent
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry
-from copyrator.bundles.engine.words import load_words
+from copyrator.bundles.words import load_words
 from copyrator.copies.rules.rules import Rule, RuleCache
 from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.events import ObjectRef

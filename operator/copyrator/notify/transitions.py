@@ -30,7 +30,7 @@ from copyrator.api.reasons.notices import About
 from copyrator.api.reasons.rules import CertificateReason, RuleReason
 from copyrator.api.rule_status import RuleStatus
 from copyrator.api.text import truncate
-from copyrator.bundles.engine.words import Told, Words
+from copyrator.bundles.words import Told, Words
 from copyrator.notify.config import SubjectKind
 
 FAULTS: Final = frozenset(one for one in About if one.ends is BY_RESOLUTION)

@@ -29,7 +29,7 @@ from copyrator.bundles.engine.registry import (
     TagListQuery,
     TagQuery,
 )
-from copyrator.bundles.engine.tags import Criteria
+from copyrator.bundles.tags import Criteria
 from copyrator.metrics import Metrics
 from copyrator.oci.exchange import Repository
 from copyrator.workqueue.fairness import tenant

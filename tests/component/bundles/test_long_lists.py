@@ -8,7 +8,7 @@ from tests.steps import STEP_SECONDS, measured_steps
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.engine.registry import add_all
-from copyrator.bundles.engine.tags import TagSelection
+from copyrator.bundles.tags import TagSelection
 
 TAGS = 20_000
 SLOW = "(a?){60}" * 2 + ".*"

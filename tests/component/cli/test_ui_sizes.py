@@ -13,7 +13,7 @@ from tests.steps import cpu_seconds, measured_steps
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.engine import words
+from copyrator.bundles import words
 from copyrator.cli.view.overview import SeenCopies
 from copyrator.kube import errors
 

@@ -12,7 +12,7 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler, registry_cl
 
 from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.engine.tags import TagSelection
+from copyrator.bundles.tags import TagSelection
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import TAG_PAGE_BYTES, RegistryClient

@@ -51,10 +51,9 @@ from copyrator.bundles.engine.feature import (
 from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Occasion, Refused, Waiting
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.links import Named
-from copyrator.bundles.engine.references import MissingReferenceError
+from copyrator.bundles.engine.references import MissingReferenceError, TargetAccess
 from copyrator.bundles.engine.sealed import SealKind, SealLabels
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
 from copyrator.bundles.jobs.outcome import Blocked, Ending, Excuse, JobRecord, has_started

@@ -10,7 +10,7 @@ from tests.toy_feature.greeting.gates import GATES
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.text import Detail
-from copyrator.bundles.engine.words import Place, View, Words
+from copyrator.bundles.words import Place, View, Words
 
 
 class GreetingWords(Words):

@@ -8,7 +8,7 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.engine.tags import Criteria, Selection, criteria_of, deployed_tag
+from copyrator.bundles.tags import Criteria, Selection, criteria_of, deployed_tag
 
 SPEC = BundleSpec(
     namespace="n", name="b", registry="r", repo="app", version="1.*", project_namespace="n"

@@ -14,19 +14,19 @@ from copyrator.api.bundle_spec import BundleSpec, JobSpec, Part
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import Cosign, VerifyEntry
-from copyrator.bundles.engine.restrictions import (
+from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
+from copyrator.bundles.features.previews.record import describe_left_out
+from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.jobs.restrictions import (
     is_gated,
     passes,
     restrict_spec,
     withheld_condition,
 )
-from copyrator.bundles.features.age.fields import AgeSpec
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.orders import describe_left_out
-from copyrator.bundles.features.dependencies.fields import DependenciesSpec
-from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
-from copyrator.bundles.features.promotion.fields import PromotionSpec
-from copyrator.bundles.features.signatures.fields import SignaturesSpec
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))
@@ -88,7 +88,7 @@ def test_variables_pass_as_the_facts_say(kind: str, expected: bool) -> None:
 
 
 def test_nothing_passes_that_the_facts_do_not_call_harmless() -> None:
-    from copyrator.bundles.engine import restrictions  # noqa: PLC0415
+    from copyrator.bundles.jobs import restrictions  # noqa: PLC0415
 
     harmless = {
         name

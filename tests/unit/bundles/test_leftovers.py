@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
-from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.fields import BundleDefaults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,6 @@ from copyrator.api.bundle_spec import BundleSpec, SecretKey, ValuesSource
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.verify import Cosign, VerifyEntry
-from copyrator.bundles.engine.restrictions import image_repository, refusal
 from copyrator.bundles.features.attest.fields import AttestKey, AttestSpec
 from copyrator.bundles.features.promotion.fields import (
     AttestationsFrom,
@@ -17,6 +16,7 @@ from copyrator.bundles.features.promotion.fields import (
     PromotionSpec,
 )
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.jobs.restrictions import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 IMAGES = ("registry.werf.io/werf/werf",)

@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.tagfilter import compile_filter
 from copyrator.api.version_range import VersionRange, parse_version, read_semver
-from copyrator.bundles.engine.tags import (
+from copyrator.bundles.tags import (
     Choice,
     Selection,
     TagSelection,

@@ -5,8 +5,8 @@ import pytest
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
-from copyrator.bundles.engine.words import load_words
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.words import load_words
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
 

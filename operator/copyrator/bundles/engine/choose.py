@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import ABSENT, MAX_REJECTED, BundleStatus, Reje
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import parse_time
-from copyrator.api.version_range import ExactTag, VersionRange, parse_version
+from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import gate as gates
@@ -58,17 +58,11 @@ from copyrator.bundles.engine.poll import (
 from copyrator.bundles.engine.references import Access
 from copyrator.bundles.engine.registry import PollAnswer, RegistryPoller, TagListQuery, TagQuery
 from copyrator.bundles.engine.remembered import lower_tags, older_digests
-from copyrator.bundles.engine.step import Stale, Step
-from copyrator.bundles.engine.tags import (
-    Choice,
-    Criteria,
-    Selection,
-    criteria_of,
-    deployed_tag,
-    explain,
-)
+from copyrator.bundles.engine.step import Change, Stale, Step
+from copyrator.bundles.tags import Choice, Criteria, Selection, criteria_of, deployed_tag, explain
 from copyrator.oci.errors import RegistryError, TagNotFound
 from copyrator.oci.exchange import Repository
+from copyrator.oci.notifications import Push, canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -827,3 +821,36 @@ def _awaits_registry(resolution: Resolution) -> bool:
         (one.awaits and one.objects) or (isinstance(one.verdict, Waiting) and one.verdict.is_unread)
         for one in held.results
     )
+
+
+def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
+    """Poll at once for every Bundle that a push may concern; returns their number.
+
+    Answers to earlier requests aren't accepted. It takes one pass over all Bundles, however many
+    pushes a payload has.
+    """
+    pushed: dict[tuple[str, str | None], set[str | None]] = {}
+    for push in pushes:
+        pushed.setdefault((push.repository, push.registry), set()).add(push.tag)
+    count, now = 0, context.monotonic()  # one time for all, so that they share their queries
+    for entry in context.bundles if pushed else ():
+        spec = entry.spec
+        if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
+            continue
+        repo, registry = spec.repo.lower(), canonical(spec.registry)
+        tags = pushed.get((repo, None), set()) | pushed.get((repo, registry), set())
+        if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
+            context.schedule.changed(entry.key, Change.PUSH, since=now)
+            count += 1
+    return count
+
+
+def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
+    """Whether one of the tags may match the Bundle's spec; None is any tag."""
+    if None in tags:
+        return True
+    try:
+        version = parse_version(spec.version)
+    except VersionError:
+        return False
+    return not isinstance(version, ExactTag) or version.tag in tags

@@ -20,11 +20,11 @@ from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, Memories
 from copyrator.bundles.engine.gate import Gates
-from copyrator.bundles.engine.restrictions import is_gated, refusal, restrict_spec
 from copyrator.bundles.engine.schedule import Clock, Schedule
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.identity import Hash
+from copyrator.bundles.jobs.restrictions import is_gated, refusal, restrict_spec
 from copyrator.kube.events import NORMAL, ObjectRef, event_type
 from copyrator.kube.watch.informers import PlacementTiming
 from copyrator.workqueue.fairness import FairLimit

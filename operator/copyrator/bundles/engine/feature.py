@@ -31,8 +31,8 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.engine.links import Named
 from copyrator.bundles.engine.lookup import Lookup
+from copyrator.bundles.engine.references import TargetAccess
 from copyrator.bundles.engine.step import Change, Step
-from copyrator.bundles.engine.target import TargetAccess
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -29,7 +29,6 @@ from copyrator.bundles.engine.deploy import Deployer
 from copyrator.bundles.engine.feature import Feature, Features, JobPendingError
 from copyrator.bundles.engine.gate import NOTHING_FOUND
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
 from copyrator.bundles.engine.links import find_cycle_fault
 from copyrator.bundles.engine.poll import DesiredVersion, end_failures, kept_ready, record_error
 from copyrator.bundles.engine.references import (
@@ -37,6 +36,7 @@ from copyrator.bundles.engine.references import (
     ReferenceReader,
     references_of,
 )
+from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.engine.status import BundlePatcher, StaleError, StatusWriter
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.engine.uninstall import Uninstaller

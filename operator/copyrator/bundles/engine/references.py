@@ -25,6 +25,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
 
@@ -39,13 +40,13 @@ from copyrator.api.bundle_spec import (
     ValuesSource,
 )
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, Hasher
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.jobs.identity import ValuesFiles, ValuesHash
 from copyrator.bundles.jobs.pod import CA_KEY, Login
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Refusal
@@ -136,6 +137,17 @@ class Access:
         """What a Job gets in a Secret of its own."""
         assert self.credential is not None, "a login of its own has a credential"
         return self.credential
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAccess:
+    """A spec with the cluster that its release is in, and the access to that."""
+
+    spec: BundleSpec
+    kubeconfig: Kubeconfig | None = field(default=None, repr=False)
+    """Only where it is asked for; None: the Job's account in the operator's own cluster."""
+    ends: datetime | None = None
+    """When its credential ends."""
 
 
 Locate = Callable[[BundleEntry, BundleSpec], Awaitable[TargetAccess]]

@@ -18,7 +18,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
 from copyrator.bundles.engine.poll import config_digest
-from copyrator.bundles.engine.tags import Choice, Criteria, TagSelection, read_any
+from copyrator.bundles.tags import Choice, Criteria, TagSelection, read_any
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, RegistryUnreachable
 from copyrator.oci.exchange import Repository

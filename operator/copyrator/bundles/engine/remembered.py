@@ -13,7 +13,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_CANDIDATES, AgeStatus, BundleStatus, CandidateStatus
 from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine.gate import Candidate
-from copyrator.bundles.engine.tags import admits, deployed_tag, is_below, read_tag
+from copyrator.bundles.tags import admits, deployed_tag, is_below, read_tag
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:

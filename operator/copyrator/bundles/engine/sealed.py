@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -18,20 +18,17 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.docker_config import KEY
 from copyrator.api.keys import BundleKey
 from copyrator.api.kubeconfig import Kubeconfig
-from copyrator.api.text import format_time
+from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.choose import ERROR_SECONDS
 from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.step import AT_ONCE
 from copyrator.bundles.jobs.job import kubeconfig_secret, login_secret
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.pod import owner_reference
-from copyrator.bundles.jobs.script import (
-    KUBECONFIG,
-    SALT,
-    SealedFile,
-    seal_of,
-    sealed_kubeconfig,
-)
-from copyrator.kube.errors import AlreadyExists, Forbidden, NotFound, QuotaExceeded
+from copyrator.bundles.jobs.script import KUBECONFIG, SALT, SealedFile, seal_of, sealed_kubeconfig
+from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, QuotaExceeded
 from copyrator.kube.resources import SECRETS
 from copyrator.oci.auth import Credential, docker_config
 from copyrator.workqueue.fairness import TimeSlice
@@ -327,3 +324,47 @@ def _owner(entry: BundleEntry) -> dict[str, Any] | None:
 def _encode(content: str | bytes) -> str:
     content = content.encode() if isinstance(content, str) else content
     return base64.b64encode(content).decode()
+
+
+LEFT_WITHIN: Final = timedelta(hours=1)
+"""Time after a Job's end in which a new process removes what an earlier one left."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTidier:
+    """Deletes them once in a process; of all Bundles."""
+
+    context: Context
+    seals: SealStore
+    features: Features
+
+    async def tidy(
+        self, entry: BundleEntry, spec: BundleSpec, *further: str | None, may_have: bool = False
+    ) -> datetime | None:
+        """Delete what a Bundle's Jobs don't need, where one may have left something.
+
+        Args:
+            entry: the Bundle.
+            spec: its spec.
+            further: when Jobs ended, beside that of the last attempt.
+            may_have: whether its Jobs may have had Secrets, beside those for logins and clusters.
+
+        Returns:
+            When to try again, as an error stops nothing.
+        """
+        if self.seals.is_tidied(entry.key):
+            return None
+        has_secrets = self.features.have_secrets(spec)
+        if not (may_have or spec.auth or has_secrets or spec.is_remote):
+            return None
+        since = AT_ONCE if has_secrets else self.context.clock() - LEFT_WITHIN
+        ends = map(parse_time, (*further, entry.status.attempted.finished_at))
+        if any(end >= since for end in ends if end is not None):
+            try:
+                needed = self.features.needed_jobs(entry.status)
+                await self.seals.remove_others(entry, needed)
+            except ApiError as error:
+                log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
+                return self.context.clock() + timedelta(seconds=ERROR_SECONDS)
+        self.seals.set_tidied(entry.key)
+        return None

@@ -43,7 +43,7 @@ from copyrator.bundles.engine.bundle import (
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.poll import same_rhythm
-from copyrator.bundles.engine.restrictions import withheld_condition
+from copyrator.bundles.jobs.restrictions import withheld_condition
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import WARNING, EventType

@@ -29,11 +29,10 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.job_client import JobClient, is_stored
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader, TargetAccess
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.jobs.job import UNINSTALL_DEADLINE, UninstallOrder, build_uninstall_job
 from copyrator.bundles.jobs.outcome import (
     Ending,

@@ -417,10 +417,7 @@ def read_all(
 ) -> tuple[list[Attested], list[str], int]:
     """The statements about a digest, the newest first; why others aren't; how many are passed over.
 
-    Args:
-        digest: ``sha256:<64 hex>``.
-        attestations: all of our predicate type, and of none that is annotated.
-        keys: public keys, PEM by name.
+    ``attestations``: all of our predicate type, and of none that is annotated; ``keys``: PEM.
     """
     from copyrator.signatures.attestation import parse_statement, read_predicate_type
     from copyrator.signatures.keys import signer

@@ -28,7 +28,6 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.fields import (
     OperationCounts,
     PlanOutcome,
@@ -43,7 +42,6 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -55,10 +53,12 @@ from copyrator.bundles.features.approval.words import (
     lacking_reasons,
     operation_counts,
 )
-from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import describe_left_out
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL
+from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,
@@ -69,7 +69,7 @@ from copyrator.cli.bundles.plan_log import (
     split,
     with_refusals_of,
 )
-from copyrator.cli.core.cluster import Target, run
+from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
@@ -240,25 +240,22 @@ class PreviewOptions:
     """None: what would be deployed."""
 
 
-def plan_bundle(
+async def plan_bundle(
     target: Target, name: str, shape: Format, wanted: PreviewOptions | None, *, whole: bool = False
 ) -> bool:
-    """Print the plan of a Bundle.
+    """Print the plan of a Bundle; return whether its deploy would change anything.
 
-    Args:
-        target: the cluster.
-        name: of the Bundle, perhaps with its namespace.
-        shape: of the output.
-        wanted: to be made first; None: the plan that is there.
-        whole: whether the diff is printed with what is in every plan.
-
-    Returns:
-        Whether the deploy would change anything.
+    ``wanted``: is made first; ``whole``: print the diff with what is in every plan.
 
     Raises:
         Fault: there is no plan, or it is being made, or it failed.
     """
-    found = run(_read_plan(target, name, wanted))
+    async with target.connect() as client:
+        body = await one(client, WHAT, *target.locate(name))
+        if wanted is not None:
+            body = await _request_plan(client, body, wanted)
+        is_preview = wanted is not None and wanted.version is not None
+        found = await read_plan(client, body, is_preview=is_preview)
     if shape in (Format.JSON, Format.YAML):
         dump(document(found), shape)
     if found.plan.outcome != PlanOutcome.PLANNED and found.is_preview:
@@ -277,16 +274,6 @@ def plan_bundle(
             *_, how = how_to_decide(found.view)
             prose(["", f"{how}."])
     return bool(found.plan.operations)
-
-
-async def _read_plan(target: Target, name: str, wanted: PreviewOptions | None) -> PlanView:
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, WHAT, namespace, name)
-        if wanted is not None:
-            body = await _request_plan(client, body, wanted)
-        is_preview = wanted is not None and wanted.version is not None
-        return await read_plan(client, body, is_preview=is_preview)
 
 
 async def read_plan(client: KubeClient, body: Body, *, is_preview: bool = False) -> PlanView:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.text import Detail, count, printable, said, time_since
-from copyrator.bundles.engine.words import Section
 from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.record import is_spent
@@ -28,6 +27,7 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.words import Section
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
 from copyrator.cli.bundles.plan import (
@@ -84,12 +84,7 @@ class DiffView:
 
 
 def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
-    """What the page shows of a plan; pure.
-
-    Args:
-        found: the plan, and its log as far as it could be read.
-        number: of the page, if there are more operations than fit on one.
-    """
+    """What the page shows of a plan: the ``number``th, if more operations than fit on one."""
     view, plan = found.view, found.view.status.part(PlanStatus)
     is_made = plan.outcome == PlanOutcome.PLANNED
     changes = planned_changes(found) if is_made else PlannedChanges(())

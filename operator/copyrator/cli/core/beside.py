@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.bundles.engine.words import Beside, load_words
+from copyrator.bundles.words import Beside, load_words
 from copyrator.cli.core.cluster import ahead, all_of
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body, listed

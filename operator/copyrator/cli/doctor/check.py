@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -36,6 +37,27 @@ async def readable(what: str, checks: AsyncIterator[Check]) -> list[Check]:
     except errors.Forbidden as error:
         found.append(Check(what, None, f"you have no permission to check it: {error.message}"))
     return found
+
+
+C = TypeVar("C", bound=Check | None)
+
+
+def tried(
+    what: str, fault: str = "can't be checked"
+) -> Callable[[Callable[..., Awaitable[C]]], Callable[..., Awaitable[C | Check]]]:
+    """Decorate what makes a finding: that its requests fail is one, too."""
+
+    def decorate(make: Callable[..., Awaitable[C]]) -> Callable[..., Awaitable[C | Check]]:
+        @functools.wraps(make)
+        async def found(*args: Any) -> C | Check:
+            try:
+                return await make(*args)
+            except errors.ApiError as error:
+                return Check(what, None, f"{fault}: {error.message}")
+
+        return found
+
+    return decorate
 
 
 def print_checks(checks: Sequence[Check], shape: Format | None) -> None:

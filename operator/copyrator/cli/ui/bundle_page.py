@@ -35,7 +35,8 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.jobs.identity import other_manager, release_of
+from copyrator.bundles.words import (
     Environment,
     Place,
     Section,
@@ -45,7 +46,6 @@ from copyrator.bundles.engine.words import (
     load_words,
     rows_at,
 )
-from copyrator.bundles.jobs.identity import other_manager, release_of
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.bundles.plan_log import PlanLog, read_drift_log
 from copyrator.cli.bundles.plan_page import SectionDiffs

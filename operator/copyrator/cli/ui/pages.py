@@ -18,7 +18,7 @@ from markupsafe import Markup
 from copyrator import __version__
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import count, format_time, printable, said
-from copyrator.bundles.engine.words import Banner
+from copyrator.bundles.words import Banner
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.ui import rule_page
 from copyrator.cli.ui.bundle_page import Readings, bundle_parts, bundle_values

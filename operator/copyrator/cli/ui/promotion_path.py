@@ -14,7 +14,7 @@ from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import said
-from copyrator.bundles.engine.words import Environment, Soak, Stage, load_words
+from copyrator.bundles.words import Environment, Soak, Stage, load_words
 from copyrator.cli.core.objects import Body
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView

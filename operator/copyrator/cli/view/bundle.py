@@ -28,8 +28,8 @@ from copyrator.api.text import (
     time_until,
 )
 from copyrator.bundles.engine.poll import interval_of
-from copyrator.bundles.engine.words import Mark, Place, View, lines_at, load_words, rows_at
 from copyrator.bundles.fields import BundleDefaults, bundle_reasons, parse_bundle
+from copyrator.bundles.words import Mark, Place, View, lines_at, load_words, rows_at
 from copyrator.cli.core.faults import hint_about
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.objects import Body
@@ -94,7 +94,7 @@ class BundleView(View):
         waits = pending.is_true and pending.reason in _FOR_PEOPLE
         if waits:
             return pending.reason or ""
-        return next(filter(None, (one.awaits(self) for one in load_words())), "")
+        return next(lines_at(self, Place.AWAITS), "")
 
     @property
     def ready(self) -> Condition:

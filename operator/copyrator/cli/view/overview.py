@@ -12,8 +12,8 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.reasons import BY_WORK
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.text import parse_time, time_since
-from copyrator.bundles.engine.words import Banner, Place, lines_at
 from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.words import Banner, Place, lines_at
 from copyrator.cli.core.beside import concerning, wanted
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.objects import NOT_SHOWN, Body

@@ -31,7 +31,8 @@ from copyrator.api.text import (
 )
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.engine.poll import kept_until
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.words import (
     DeployStep,
     Opening,
     Place,
@@ -40,7 +41,6 @@ from copyrator.bundles.engine.words import (
     load_words,
     rows_at,
 )
-from copyrator.bundles.fields import bundle_reasons
 from copyrator.cli.bundles.permissions import explain_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import (
@@ -224,9 +224,7 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    missing += (
-        step for one in load_words() for step in one.missing(view) if step.name not in known
-    )
+    missing += (step for step in _steps_at(view, spec, Place.STATE) if step.name not in known)
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]

@@ -10,8 +10,8 @@ import pytest
 
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.gate import load_gates
-from copyrator.bundles.engine.words import Words, load_words
 from copyrator.bundles.features import FEATURES
+from copyrator.bundles.words import Words, load_words
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()

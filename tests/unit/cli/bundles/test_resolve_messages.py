@@ -10,8 +10,8 @@ from multidict import CIMultiDict
 from copyrator.api.bundle_status import Rejected
 from copyrator.api.reasons.bundles import Rejection
 from copyrator.api.version_range import VersionRange, parse_version
-from copyrator.bundles.engine.signers import NOTHING_ASKED
-from copyrator.bundles.engine.tags import Choice, Selection, explain
+from copyrator.bundles.evidence.signers import NOTHING_ASKED
+from copyrator.bundles.tags import Choice, Selection, explain
 from copyrator.cli.bundles.registry import SignatureJudge, credential_of, in_options
 from copyrator.cli.bundles.resolve import ResolvedTag, _explain, _range
 from copyrator.cli.core.faults import Fault

@@ -12,7 +12,7 @@ from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import Detail, printable
-from copyrator.bundles.engine.words import Environment, Soak, Stage
+from copyrator.bundles.words import Environment, Soak, Stage
 from copyrator.cli.ui.bundle_page import (
     OBJECTS,
     Readings,

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 
 from copyrator.api.text import printable
-from copyrator.bundles.engine.words import VersionEvent
+from copyrator.bundles.words import VersionEvent
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.versions import MESSAGE, timeline

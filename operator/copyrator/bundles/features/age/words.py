@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import AgeStatus
-from copyrator.bundles.engine.words import View, Words
 from copyrator.bundles.features.age.fields import AgeSpec
+from copyrator.bundles.words import View, Words
 
 
 class AgeWords(Words):

@@ -12,7 +12,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
-from copyrator.bundles.engine.leftovers import SecretTidier
+from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,

@@ -30,14 +30,12 @@ from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
 from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.leftovers import SecretTidier
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.sealed import SealStore
+from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
-    HeldJobs,
     HoldingFeature,
     record_end,
 )
@@ -120,9 +118,9 @@ class ApprovalFeature(HoldingFeature):
         )
         kept = context.timing.of(GuardTiming).kept
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
-        held = HeldJobs(context, jobs, self.values, lists=self._lists, enforcement=enforcement)
-        self.deploys = DeployHolder(held)
-        self._uninstalls = UninstallHolder(held, ReleaseRenderer(plan_jobs))
+        held = context, jobs, self.values, self._lists, enforcement
+        self.deploys = DeployHolder(*held)
+        self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))
 
     def start(self) -> None:
         """Watch the lists of guarded Jobs."""

@@ -30,7 +30,6 @@ from copyrator.bundles.engine.context import Context, cancel_all
 from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.engine.job_client import JobClient, PodReader
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.restrictions import image_repository
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.endings import read_stored
@@ -53,6 +52,7 @@ from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind, Login
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
+from copyrator.bundles.jobs.restrictions import image_repository
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.werf_error import (
     ERROR,

@@ -13,17 +13,6 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.engine.words import (
-    Body,
-    Deploy,
-    Notice,
-    Place,
-    Told,
-    Tone,
-    VersionEvent,
-    View,
-    Words,
-)
 from copyrator.bundles.features.approval.fields import (
     MAX_UNBOUND,
     ApprovalSpec,
@@ -42,6 +31,17 @@ from copyrator.bundles.features.approval.plan_words import (
     describe_difference,
 )
 from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.words import (
+    Body,
+    Deploy,
+    Notice,
+    Place,
+    Told,
+    Tone,
+    VersionEvent,
+    View,
+    Words,
+)
 
 GATE: Final = "approval"
 """The gate's name; its module isn't imported, as lists need no more."""
@@ -325,7 +325,11 @@ class ApprovalWords(Words):
             [f"approved by {said(entry.approved_by)}"] if entry.approved_by else ()
         )
 
-    def events(self, view: View) -> Iterator[VersionEvent]:
+    def events(
+        self,
+        view: View,
+        versions: Mapping[str | None, str | None],  # noqa: ARG002
+    ) -> Iterator[VersionEvent]:
         """The decision about a plan that isn't deployed yet."""
         plan, attempt = view.status.part(PlanStatus), view.status.attempted
         tone = _DECIDED.get(str(plan.decision))

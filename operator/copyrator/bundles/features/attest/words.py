@@ -11,7 +11,10 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest, time_since
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
+from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.fields import parse_status
+from copyrator.bundles.words import (
     MESSAGE,
     Body,
     Notice,
@@ -22,9 +25,6 @@ from copyrator.bundles.engine.words import (
     View,
     Words,
 )
-from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
-from copyrator.bundles.features.attest.reasons import AttestReason
-from copyrator.bundles.fields import parse_status
 
 
 class AttestWords(Words):

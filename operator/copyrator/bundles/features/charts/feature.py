@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.choose import ERROR_SECONDS, PendingError, RegistryReader
 from copyrator.bundles.engine.context import Context
@@ -14,10 +13,11 @@ from copyrator.bundles.engine.feature import Content, Feature, Parts, Registry
 from copyrator.bundles.engine.gate import Candidate, Findings, Gates, Occasion, Waiting
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.registry import RegistryPoller
+from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
-from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.checks import checked_deploy
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.oci.errors import RegistryError
 

@@ -23,7 +23,7 @@ from copyrator.bundles.engine.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.engine.restrictions import is_gated
+from copyrator.bundles.jobs.restrictions import is_gated
 
 if TYPE_CHECKING:  # commands need the gates alone
     from copyrator.bundles.features.charts.facts import ChartFacts

@@ -21,11 +21,11 @@ from copyrator.bundles.engine.references import (
     MissingReferenceError,
     Ref,
     ReferenceReader,
+    TargetAccess,
     references_of,
     version_of,
 )
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.engine.target import TargetAccess
 from copyrator.bundles.features.cluster.credential import credential_ends, kept_credential_ends
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.identity import hash_of

@@ -11,8 +11,8 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import said
-from copyrator.bundles.engine.words import DeployStep, Notice, Place, StepState, Told, View, Words
 from copyrator.bundles.features.cluster.fields import ClusterSpec
+from copyrator.bundles.words import DeployStep, Notice, Place, StepState, Told, View, Words
 
 
 class ClusterWords(Words):

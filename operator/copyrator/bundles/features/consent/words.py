@@ -9,7 +9,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.consent import ConsentBy, ConsentState, ConsentStatus
 from copyrator.api.names import ANN_ACCEPT_FROM
 from copyrator.api.text import Detail
-from copyrator.bundles.engine.words import DeployStep, Place, StepState, View, Words
+from copyrator.bundles.words import DeployStep, Place, StepState, View, Words
 
 
 class ConsentWords(Words):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
-from copyrator.bundles.engine.words import Words
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
+from copyrator.bundles.words import Words
 
 
 class DependenciesWords(Words):

@@ -6,13 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import GateState
 from copyrator.api.conditions import ConditionType
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, format_time, said, time_since, time_until
-from copyrator.bundles.engine.words import (
+from copyrator.bundles.features.freeze.fields import (
+    CONFIG_MAP,
+    Freeze,
+    in_force,
+    read_annotation,
+    read_config_map,
+    sentence,
+)
+from copyrator.bundles.words import (
     Banner,
     Beside,
     DeployStep,
@@ -23,14 +32,6 @@ from copyrator.bundles.engine.words import (
     Told,
     View,
     Words,
-)
-from copyrator.bundles.features.freeze.fields import (
-    CONFIG_MAP,
-    Freeze,
-    in_force,
-    read_annotation,
-    read_config_map,
-    sentence,
 )
 
 GATE: Final = "freeze"
@@ -149,9 +150,9 @@ class FreezeWords(Words):
             if text := gap(view.unread):
                 yield f"  {GATE}: unknown: {text}."
 
-    def missing(self, view: View) -> Iterator[DeployStep]:
+    def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:  # noqa: ARG002
         """A step for each freeze."""
-        for one in freezes_in(view.beside):
+        for one in freezes_in(view.beside) if place is Place.STATE else ():
             until = format_time(one.until) if one.until else ""
             yield DeployStep(GATE, StepState.WAITING, sentence(one), until=until, ends="ends")
 

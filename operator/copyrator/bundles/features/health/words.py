@@ -11,9 +11,9 @@ from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.notices import About
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail, said, time_since
-from copyrator.bundles.engine.words import MESSAGE, Mark, Notice, Place, Told, View, Words
 from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.features.health.reasons import HealthReason
+from copyrator.bundles.words import MESSAGE, Mark, Notice, Place, Told, View, Words
 
 _UNSEEN: Final = tuple(one for one in HealthReason if one.ends is BY_PERSON)
 """Reasons for which health isn't known until somebody does something."""

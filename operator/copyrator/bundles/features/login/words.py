@@ -7,8 +7,8 @@ from typing import Final
 
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail
-from copyrator.bundles.engine.words import Place, View, Words
 from copyrator.bundles.features.login.fields import LoginSpec
+from copyrator.bundles.words import Place, View, Words
 
 
 class LoginWords(Words):

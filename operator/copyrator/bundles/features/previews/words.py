@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.text import Detail, said, time_since
-from copyrator.bundles.engine.words import Place, View, Words
 from copyrator.bundles.features.approval.fields import PlanOutcome
 from copyrator.bundles.features.approval.words import contents, operation_counts
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.words import Place, View, Words
 
 
 class PreviewWords(Words):

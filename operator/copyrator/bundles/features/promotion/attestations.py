@@ -8,15 +8,15 @@ from functools import partial
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import SpecError
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Registry
-from copyrator.bundles.engine.key_files import Contents
-from copyrator.bundles.engine.keys import KeyReader
 from copyrator.bundles.engine.lookup import DigestQuery, Lookup
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.key_files import Contents
+from copyrator.bundles.evidence.keys import KeyReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PromotionSpec
 from copyrator.oci.errors import RegistryError

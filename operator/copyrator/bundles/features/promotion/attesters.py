@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from copyrator.api.schema import SpecError
-from copyrator.bundles.engine.key_files import Contents, describe_ref, read_public_keys
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.key_files import Contents, describe_ref, read_public_keys
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.fields import AttestationsFrom
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.signatures.model import SIGNATURE_KEYS, CosignKeys, TrustError, canonical_entry

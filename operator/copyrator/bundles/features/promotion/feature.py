@@ -12,15 +12,15 @@ from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
 from copyrator.api.text import parse_time
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
 from copyrator.bundles.engine.gate import Candidate, Findings, Occasion, next_verdict_change
 from copyrator.bundles.engine.links import Link, Named, edges
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.engine.step import Change, Step
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.features.promotion.attestations import AttestationLookup, AttesterReader
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.promotion.fields import (

@@ -10,13 +10,13 @@ from copyrator.api.bundle_status import BundleStatus, GateState
 from copyrator.api.keys import BundleKey
 from copyrator.api.schema import SpecError, map_in, read
 from copyrator.api.text import format_duration, format_time, parse_time, said, time_until
-from copyrator.bundles.engine.words import Body, Environment, Soak, View
 from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
     PromotionStatus,
 )
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.words import Body, Environment, Soak, View
 
 
 def promotes_from(body: Body) -> PromotionSpec:

@@ -22,8 +22,8 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import format_duration, format_time, parse_time
 from copyrator.bundles.engine.gate import ceil_second
-from copyrator.bundles.engine.tags import is_below
 from copyrator.bundles.features.promotion.fields import MAX_SOAKS, SoakStatus
+from copyrator.bundles.tags import is_below
 
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Limit for a value of a forged status."""

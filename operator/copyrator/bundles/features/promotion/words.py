@@ -10,7 +10,6 @@ from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.names import ANN_HOLD, ANN_PROMOTE_TO
 from copyrator.api.text import Detail, parse_time, said, short_digest, time_since
-from copyrator.bundles.engine.words import Body, Deploy, Origins, Place, Stage, View, Words
 from copyrator.bundles.features.promotion.fields import (
     PROMOTION_GATE,
     PromotionSpec,
@@ -20,6 +19,7 @@ from copyrator.bundles.features.promotion.fields import (
 )
 from copyrator.bundles.features.promotion.path import environments_of, promotes_from, waiting_soak
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.words import Body, Deploy, Origins, Place, Stage, View, Words
 
 
 class PromotionWords(Words):

@@ -10,13 +10,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType, FurtherCondition
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Parts, Rechecked, Registry, is_used_in
 from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Gates, Occasion, Verdict
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,

@@ -26,7 +26,7 @@ from copyrator.bundles.engine.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
 
 

@@ -33,14 +33,14 @@ from copyrator.api.schema import Form, SpecError, below, closed, fail, items, re
 from copyrator.api.selectors import MAX_GLOB_TEXT, MAX_GLOBS, NO_GLOBS, Globs, globs, is_wild
 from copyrator.api.verify import AnyOf, Notation, VerifyEntry
 from copyrator.bundles.engine.gate import Refused, Verdict, Waiting
-from copyrator.bundles.engine.key_files import (
+from copyrator.bundles.evidence.key_files import (
     Contents,
     checked,
     describe_ref,
     find_files,
     read_public_keys,
 )
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.oci.exchange import DOCKER_HUB_NAMES
 from copyrator.signatures.model import (

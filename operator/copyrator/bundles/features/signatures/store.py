@@ -19,11 +19,11 @@ from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.key_files import Contents, files_of
-from copyrator.bundles.engine.keys import KeyReader
 from copyrator.bundles.engine.references import ReferenceReader, verify_ref
-from copyrator.bundles.engine.signers import Asked
 from copyrator.bundles.engine.step import Change
+from copyrator.bundles.evidence.key_files import Contents, files_of
+from copyrator.bundles.evidence.keys import KeyReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import (

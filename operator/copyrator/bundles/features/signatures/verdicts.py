@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import first_of
 from copyrator.bundles.engine.gate import Passed, Refused, Verdict, Waiting
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.signers import Asked
 
 if TYPE_CHECKING:
     from copyrator.signatures.model import Judgement

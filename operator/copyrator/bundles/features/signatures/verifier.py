@@ -13,10 +13,10 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.lookup import HOLDS, DigestQuery, Lookup
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.signatures.model import Found, Judgement, SignatureRequirement
 
 SIGNATURE_REFUSALS: Final = 500

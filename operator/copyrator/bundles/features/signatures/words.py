@@ -11,8 +11,8 @@ from copyrator.api.conditions import ConditionStatus, ConditionType
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.engine.words import Mark, Notice, Place, Told, View, Words
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.words import Mark, Notice, Place, Told, View, Words
 
 GATE: Final = "signature"
 

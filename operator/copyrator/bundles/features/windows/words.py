@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.bundles.engine.words import Opening, Place, View, Words
 from copyrator.bundles.features.windows.fields import WindowsSpec, is_open, next_opening
+from copyrator.bundles.words import Opening, Place, View, Words
 
 GATE: Final = "window"
 

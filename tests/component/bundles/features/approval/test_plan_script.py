@@ -23,7 +23,6 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.engine.restrictions import passes
 from copyrator.bundles.features.approval.jobs import find_plan_error
 from copyrator.bundles.features.approval.operations import (
     BEGIN,
@@ -37,7 +36,8 @@ from copyrator.bundles.features.approval.operations import (
     read_block,
 )
 from copyrator.bundles.features.approval.script import PlanExit, plan_command
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.jobs.restrictions import passes
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
 from copyrator.bundles.jobs.werf_error import find_error

@@ -32,7 +32,7 @@ from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-pytestmark = pytest.mark.usefixtures("registry")
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("previews")]
 
 DEPLOY, CHECK, PREVIEW = ("deploy", "check", "preview")
 PREVIEWED = pytest.mark.needs("previews")

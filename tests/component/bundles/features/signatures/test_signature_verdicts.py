@@ -30,12 +30,12 @@ from tests.unit.signatures.making import (
 )
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.engine.attached import AttachedReader
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.lookup import HOLDS, DigestQuery
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.signers import Asked
+from copyrator.bundles.evidence.attached import AttachedReader
+from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.signatures import policy as trust
 from copyrator.bundles.features.signatures import verifier
 from copyrator.bundles.features.signatures.verifier import SignatureVerifier, judge_found

@@ -13,7 +13,6 @@ from tests.unit.bundles.job_samples import (
 )
 
 from copyrator.api.bundle_spec import SecretKey
-from copyrator.bundles.engine.restrictions import restrict_spec
 from copyrator.bundles.features.approval.guard.listing import GUARDED_NAME_LENGTH
 from copyrator.bundles.features.approval.orders import (
     Proof,
@@ -25,9 +24,10 @@ from copyrator.bundles.features.approval.orders import (
     sealed_value,
 )
 from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.checks import checked_deploy
 from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
 from copyrator.bundles.jobs.pod import Login
+from copyrator.bundles.jobs.restrictions import restrict_spec
 
 GOLDEN = Path(__file__).parent / "golden"
 SEALED = SealedValues(

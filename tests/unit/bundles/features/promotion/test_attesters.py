@@ -14,7 +14,7 @@ from tests.unit.signatures.making import entry, key, private_pem, public_pem
 
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import SpecError
-from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.evidence.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import AttestationsFrom, EvidenceKeys
 from copyrator.bundles.features.signatures.policy import combine_requirements, find_signer

@@ -22,7 +22,7 @@ from copyrator.bundles.engine.gate import (
     Refused,
     Waiting,
 )
-from copyrator.bundles.engine.signers import NOTHING_ASKED, Asked
+from copyrator.bundles.evidence.signers import NOTHING_ASKED, Asked
 from copyrator.bundles.features.signatures import gates as signature
 from copyrator.bundles.features.signatures.feature import SignaturesFeature
 from copyrator.bundles.features.signatures.verdicts import unavailable, verdict

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar, cast
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.key_files import Contents, files_of
 from copyrator.bundles.engine.references import Known, ReferenceReader, verify_ref, version_of
+from copyrator.bundles.evidence.key_files import Contents, files_of
 
 T = TypeVar("T")
 

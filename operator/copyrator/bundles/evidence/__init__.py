@@ -1,0 +1,1 @@
+"""What features judge versions by that others have signed, read once for all of them."""
