@@ -38,7 +38,7 @@ from typing import Final
 
 from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.fields import OperationCounts
-from copyrator.bundles.features.charts.script import (
+from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
     AT_UNINSTALL,

@@ -45,7 +45,7 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.identity import hash_of, job_name
 from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
