@@ -238,12 +238,12 @@ class BundleReconciler:
         self, steps: StepTaker, entry: BundleEntry
     ) -> tuple[BundleEntry, ReadyCondition | None]:
         """The Bundle after the first steps of features, and their objection to its namespace."""
-        if entry.is_plain:
-            if entry.key in self.features.followed:
-                self.features.follow(entry)
-            return entry, None
-        entry, not_admitted = await self.features.admit(entry, steps.take)
-        self.features.follow(entry)
+        not_admitted = None
+        if not entry.is_plain:
+            entry, not_admitted = await self.features.admit(entry, steps.take)
+        if not entry.is_plain or entry.key in self.features.followed:
+            self.features.follow(entry)
+        # Of a plain one, too, as others may name it.
         return await self.features.take(Feature.keep, entry, steps.take), not_admitted
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
