@@ -214,7 +214,7 @@ def _state(body: Body) -> dict[str, Any]:
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:
     from copyrator.cli.bundles.plan_log import with_refusals
-    from copyrator.cli.core.beside import beside, read_for
+    from copyrator.cli.core.beside import read_for
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rows import version
     from copyrator.cli.view.why_bundle import explain_bundle
@@ -226,8 +226,7 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
         polled = await _polled(client, installation, bundle)
         found = await reading
         now = datetime.now(UTC)
-        near = beside(bundle, found.values, now)
-        view = BundleView(await known, now, installation, near, found.unread)
+        view = BundleView(await known, now, installation, found.values, found.unread)
     lines = list(explain_bundle(view, polled))
     state = {
         **_state(bundle),
