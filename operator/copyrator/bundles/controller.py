@@ -21,7 +21,7 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
-from copyrator.bundles.engine.attempt import AttemptRunner
+from copyrator.bundles.engine.attempt import AttemptRunner, ReleaseOwnership
 from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
 from copyrator.bundles.engine.choose import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
@@ -33,7 +33,7 @@ from copyrator.bundles.engine.reconciler import BundleReconciler
 from copyrator.bundles.engine.references import ReferenceReader, ReferenceWatcher
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.schedule import Clock, Schedule
-from copyrator.bundles.engine.sealed import SealStore, SecretTidier
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StatusWriter
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.engine.uninstall import Uninstaller
@@ -207,19 +207,21 @@ class BundleController:
         resolver = VersionResolver(context, polls, poll_states, features)
         searching = isolated()
         self._redaction = redaction = Redactor(client, searching)
-        seals = SealStore(context)
+        seals = SealStore(context, features)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
         features.connect(Parts(*shared, polls, poll_states))
+        ownership = ReleaseOwnership(context, jobs)
         attempts = AttemptRunner(
-            context,
-            jobs,
-            references,
-            patches,
-            redaction,
+            context=context,
+            jobs=jobs,
+            references=references,
+            patches=patches,
+            redaction=redaction,
             seals=seals,
             features=features,
             poll_states=poll_states,
+            ownership=ownership,
         )
         accounts = ServiceAccountChecker(context, poll_states)
         self._reconciler = BundleReconciler(
@@ -229,13 +231,13 @@ class BundleController:
             jobs=jobs,
             features=features,
             references=references,
-            secrets=SecretTidier(context, seals, features),
+            seals=seals,
             accounts=accounts,
             poll_states=poll_states,
             resolver=resolver,
             deployer=Deployer(
-                context,
-                patches,
+                context=context,
+                patches=patches,
                 resolver=resolver,
                 accounts=accounts,
                 attempts=attempts,
@@ -243,10 +245,10 @@ class BundleController:
             ),
             attempts=attempts,
             uninstaller=Uninstaller(
-                context,
-                jobs,
-                patches,
-                attempts.ownership,
+                context=context,
+                jobs=jobs,
+                patches=patches,
+                ownership=ownership,
                 references=references,
                 seals=seals,
                 redaction=redaction,

@@ -52,7 +52,7 @@ from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Occasion,
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.links import Named
 from copyrator.bundles.engine.references import MissingReferenceError, TargetAccess
-from copyrator.bundles.engine.sealed import SealKind, SealLabels
+from copyrator.bundles.engine.sealed import SealKind, seal_labels
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import DeployOrder, UninstallOrder
@@ -467,8 +467,8 @@ class GreetingFeature(Feature):
         """Write the words into a Secret, which the Job has as a values file."""
         memory, content = self._memory(entry.key), _values(self._words(entry.key))
         memory.job, memory.given = job, (content,)
-        labels = SealLabels(entry.key.name, job, SealKind.VALUES)
-        metadata = {"name": _secret(job), "labels": labels.labels}
+        labels = seal_labels(entry.key.name, job, SealKind.VALUES)
+        metadata = {"name": _secret(job), "labels": labels}
         body = {"metadata": metadata, "data": _encoded(content)}
         await self.context.client.create(SECRETS, entry.key.namespace, body)
         file = ValuesFiles(ValuesKind.SECRET, _secret(job), (HOUSE,))

@@ -9,29 +9,22 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.bundles.engine.bundle import BundleEntry, read_entry
-from copyrator.bundles.engine.sealed import SecretTidier
+from copyrator.bundles.engine.bundle import BundleEntry, Memories, read_entry
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.fields import BundleDefaults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATELY, LONG_AGO = "2025-12-31T23:00:00Z", "2025-12-31T22:59:59Z"
 
 
-class Seals:
-    """Keeps what is asked of the store."""
+class Client:
+    """Keeps by which selectors Secrets are deleted."""
 
     def __init__(self) -> None:
-        self.kept: list[Any] = []
-        self.tidied = False
+        self.selectors: list[str] = []
 
-    def is_tidied(self, _key: Any) -> bool:
-        return self.tidied
-
-    def set_tidied(self, _key: Any) -> None:
-        self.tidied = True
-
-    async def remove_others(self, _entry: Any, kept: Any) -> None:
-        self.kept.append(kept)
+    async def request(self, _method: str, _path: str, params: dict[str, str]) -> None:
+        self.selectors.append(params["labelSelector"])
 
 
 def bundle(finished: str | None, auth: str | None = "login") -> BundleEntry:
@@ -48,13 +41,16 @@ def tidy(
     entry: BundleEntry, *further: str | None, writes: bool = False, **more: bool
 ) -> tuple[int, bool]:
     """How often Secrets are deleted, in two reconciles, and whether that is settled then."""
-    seals, context = Seals(), SimpleNamespace(clock=lambda: NOW)
+    client = Client()
+    context = SimpleNamespace(clock=lambda: NOW, memories=Memories(), client=client)
     features = SimpleNamespace(have_secrets=lambda _: writes, needed_jobs=lambda *_: ["job"])
-    tidier = SecretTidier(*cast("Any", (context, seals, features)))
+    seals, spec = SealStore(*cast("Any", (context, features))), cast("Any", entry.spec)
     for _ in range(2):
-        assert asyncio.run(tidier.tidy(entry, cast("Any", entry.spec), *further, **more)) is None
-    assert all(one == ["job"] for one in seals.kept)
-    return len(seals.kept), seals.tidied
+        assert asyncio.run(seals.tidy(entry, spec, *further, **more)) is None
+    assert all(one.endswith("notin (job)") for one in client.selectors)
+    count = len(client.selectors)
+    asyncio.run(seals.tidy(entry, spec, LATELY, may_have=True))
+    return count, len(client.selectors) == count
 
 
 @pytest.mark.parametrize(

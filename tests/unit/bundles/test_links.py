@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.engine.bundle import BundleEntry, read_entry
+from copyrator.bundles.engine.bundle import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.engine.links import (
     MAX_SEARCHED,
     Link,
     Named,
     TooManyError,
-    cycle_fault,
     find_cycle,
+    find_cycle_fault,
 )
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.fields import BundleDefaults
@@ -49,15 +49,22 @@ def test_a_search_that_goes_on_and_on_ends() -> None:
         cycle(chain | {MAX_SEARCHED: [MAX_SEARCHED + 1]})
 
 
+LINK = Link(field="spec.x", verb="needs", part=DependenciesSpec, named=attrgetter("depends_on"))
+
+
+@pytest.mark.needs("dependencies")
 def test_a_fault_names_the_cycle_or_says_that_there_are_too_many() -> None:
-    edges = {key(0): [key(1)], key(1): [key(0)], key(2): []}
-    assert cycle_fault(key(0), edges.__getitem__) == (
-        "is a cycle, apps/b0 -> apps/b1 -> apps/b0; remove one of these"
-    )
-    assert cycle_fault(key(2), edges.__getitem__) is None
-    assert cycle_fault(key(0), lambda one: [key(int(one.name[1:]) + 1)]) == (
-        "leads to more than 500 Bundles; reduce it"
-    )
+    def fault(*entries: BundleEntry) -> str | None:
+        bundles = BundleCache()
+        assert all(map(bundles.take, entries))
+        return find_cycle_fault((LINK,), bundles, entries[0])
+
+    shown = "apps/a -> apps/b -> apps/a"
+    said = f"spec.x: is a cycle, {shown}; remove one of these"
+    assert fault(entry("a", "b"), entry("b", "a")) == said
+    assert fault(entry("a", "b"), entry("b")) is None
+    chain = [entry(f"b{number}", f"b{number + 1}") for number in range(MAX_SEARCHED + 2)]
+    assert fault(*chain) == "spec.x: leads to more than 500 Bundles; reduce it"
 
 
 EDGES = st.dictionaries(st.integers(0, 6), st.lists(st.integers(0, 6), max_size=4), max_size=7)
@@ -76,9 +83,7 @@ def test_a_cycle_is_a_way_of_dependencies_and_none_is_missed(edges: dict[int, li
 
 @pytest.mark.needs("dependencies")
 def test_who_names_a_bundle_is_known_until_it_is_edited_or_gone() -> None:
-    named = Named(
-        Link(field="spec.x", verb="needs", part=DependenciesSpec, named=attrgetter("depends_on"))
-    )
+    named = Named(LINK)
     both, one = entry("a", "x", "y"), entry("a", "y")
     named.update(None, both)
     named.update(None, entry("b", "x"))

@@ -199,15 +199,24 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             "ValuesMissing",
             f"Secret v is missing. {WHAT} stays deployed",
         ),
-        (lambda: ready_conditions.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
         (
-            lambda: ready_conditions.forbidden("no right", ended(Rollback.SUCCEEDED)),
+            lambda: ready_conditions.unusable(BundleReason.FORBIDDEN, "no right", NEW),
+            RETRYING,
+            "Forbidden",
+            "no right",
+        ),
+        (
+            lambda: ready_conditions.unusable(
+                BundleReason.FORBIDDEN, "no right", ended(Rollback.SUCCEEDED)
+            ),
             RETRYING,
             "Forbidden",
             f"no right. Rolled back: {WHAT} runs, as revision 3",
         ),
         (
-            lambda: ready_conditions.forbidden("no right", ended(Rollback.FAILED)),
+            lambda: ready_conditions.unusable(
+                BundleReason.FORBIDDEN, "no right", ended(Rollback.FAILED)
+            ),
             RETRYING,
             "Forbidden",
             (
@@ -216,7 +225,9 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             ),
         ),
         (
-            lambda: ready_conditions.forbidden("no right", ended(Rollback.UNKNOWN)),
+            lambda: ready_conditions.unusable(
+                BundleReason.FORBIDDEN, "no right", ended(Rollback.UNKNOWN)
+            ),
             RETRYING,
             "Forbidden",
             (
@@ -235,12 +246,6 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             RETRYING,
             "UninstallFailed",
             FAILS + WITHOUT_UNINSTALL,
-        ),
-        (
-            lambda: ready_conditions.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
-            STALLED,
-            "InvalidSpec",
-            "spec.repo is missing",
         ),
         (
             lambda: ready_conditions.held(SETTLED, Held(OTHER, (OPEN, CLOSED))),

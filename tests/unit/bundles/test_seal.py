@@ -1,25 +1,29 @@
 """Secrets with copies of what a Job gets: their names, hashes, labels and content."""
 
+import asyncio
 import hashlib
 import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from copyrator.bundles.engine.sealed import (
     SealKind,
-    SealLabels,
     SealStore,
     of_job,
     others,
+    seal_labels,
     secret_body,
 )
-from copyrator.bundles.jobs.pod import RENDER_DIR
+from copyrator.bundles.jobs.pod import RENDER_DIR, owner_reference
 from copyrator.bundles.jobs.script import SealedFile, seal_of, sealed_kubeconfig
 
-LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
-OWNER = {"kind": "Bundle", "name": "shop"}
+LABELS = {
+    "operator.werf.dev/bundle": "shop",
+    "operator.werf.dev/sealed-for": "shop-plan-1",
+    "operator.werf.dev/seal": "values",
+}
 
 
 def test_a_seal_is_the_hash_of_salt_and_file_as_the_script_computes_it() -> None:
@@ -27,12 +31,7 @@ def test_a_seal_is_the_hash_of_salt_and_file_as_the_script_computes_it() -> None
 
 
 def test_secrets_are_found_by_their_bundle_job_and_content() -> None:
-    found = (
-        "operator.werf.dev/bundle=shop,operator.werf.dev/sealed-for=shop-plan-1,"
-        "operator.werf.dev/seal=values"
-    )
-    assert LABELS.selector == found
-    assert LABELS.labels == dict(one.split("=") for one in found.split(","))
+    assert seal_labels("shop", "shop-plan-1", SealKind.VALUES) == LABELS
 
 
 def test_those_of_other_jobs_are_what_nobody_needs() -> None:
@@ -45,24 +44,31 @@ def test_those_of_other_jobs_are_what_nobody_needs() -> None:
     )
 
 
+def secret(*, deleting: bool = False) -> dict[str, Any]:
+    key = SimpleNamespace(namespace="apps", name="shop")
+    entry: Any = SimpleNamespace(key=key, uid="uid-1", deleting=deleting)
+    data: dict[str, str | bytes] = {"salt": "a", "values.yaml": b"b"}
+    return asyncio.run(secret_body(entry, "x", "shop-plan-1", SealKind.VALUES, data))
+
+
 def test_a_secret_is_immutable_and_goes_with_its_bundle() -> None:
-    assert secret_body(OWNER, "apps", "x", LABELS, {"salt": "YQ=="}) == {
+    assert secret() == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": "x",
             "namespace": "apps",
-            "labels": LABELS.labels,
-            "ownerReferences": [OWNER],
+            "labels": LABELS,
+            "ownerReferences": [owner_reference("shop", "uid-1")],
         },
         "immutable": True,
         "type": "Opaque",
-        "data": {"salt": "YQ=="},
+        "data": {"salt": "YQ==", "values.yaml": "Yg=="},
     }
 
 
-def test_a_secret_may_have_no_owner() -> None:
-    assert secret_body(None, "team", "s", LABELS, {})["metadata"]["ownerReferences"] == []
+def test_a_secret_of_a_bundle_that_is_being_deleted_has_no_owner() -> None:
+    assert secret(deleting=True)["metadata"]["ownerReferences"] == []
 
 
 def test_the_kubeconfig_is_checked_in_a_copy_in_memory() -> None:
@@ -76,7 +82,7 @@ def test_the_kubeconfig_is_checked_in_a_copy_in_memory() -> None:
 
 @pytest.mark.parametrize("job", ["x" * 64, "..", "a),b", "a b", "-a", "\ud800"])
 def test_a_forged_jobs_name_makes_no_invalid_selector(job: str) -> None:
-    value = SealLabels("shop", job, SealKind.VALUES).labels["operator.werf.dev/sealed-for"]
+    value = seal_labels("shop", job, SealKind.VALUES)["operator.werf.dev/sealed-for"]
     assert re.fullmatch("[0-9a-f]{63}", value)
     assert of_job("shop", job).endswith(f"operator.werf.dev/sealed-for={value}")
     assert others("shop", ["a", job]).endswith(f"notin ({','.join(sorted(('a', value)))})")
@@ -91,7 +97,7 @@ def test_salts_and_nonces_cant_be_known_without_the_key() -> None:
     ) -> str:
         context: Any = SimpleNamespace(hasher=lambda: hashlib.blake2b(key=key))
         entry: Any = SimpleNamespace(uid=uid)
-        return SealStore(context).derive(entry, job, purpose)
+        return SealStore(context, cast("Any", None)).derive(entry, job, purpose)
 
     one = derived()
     assert derived() == one

@@ -15,7 +15,7 @@ from copyrator.bundles.engine.deciding import (
     DesiredDeploy,
     decide,
 )
-from copyrator.bundles.engine.poll import TakeoverBaseline, config_digest, take_over
+from copyrator.bundles.engine.poll import DesiredVersion, config_digest, take_over
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SPEC = BundleSpec(
@@ -26,7 +26,7 @@ LEFT = BundleStatus(
     target=VersionRef(digest="sha256:config", version="1.0.0"),
     deploy=DeployRef(digest="sha256:config", version="1.0.0"),
 )
-BASELINE = TakeoverBaseline("sha256:manifest", "values", "spec", 3)
+PRESENT = DesiredVersion(3, "spec", "values", "", "")
 WANTED = DesiredDeploy(
     version="1.0.0", digest="sha256:manifest", values_hash="values", spec_hash="spec", generation=3
 )
@@ -51,7 +51,7 @@ def test_is_known_by_a_deploy_that_none_of_our_fields_tells_of(
 
 
 def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
-    found = take_over(LEFT, BASELINE, SPEC, NOW)
+    found = take_over(LEFT, SPEC, PRESENT, "sha256:manifest", NOW)
 
     assert not found.is_inherited
     assert found.deploy == DeployRef(digest="sha256:manifest", version="1.0.0")
@@ -79,13 +79,13 @@ def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
     ],
 )
 def test_what_changes_later_is_deployed(news: dict[str, Any], need: DeployReason) -> None:
-    found = take_over(LEFT, BASELINE, SPEC, NOW)
+    found = take_over(LEFT, SPEC, PRESENT, "sha256:manifest", NOW)
 
     assert decide(found, replace(WANTED, **news), SPEC.retry, NOW).need is need
 
 
 def test_unknown_content_is_deployed_and_its_version_is_known() -> None:
-    found = take_over(LEFT, replace(BASELINE, digest=None), SPEC, NOW)
+    found = take_over(LEFT, SPEC, PRESENT, "", NOW)
 
     assert not found.is_inherited
     assert found.deployed.version == "1.0.0"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -24,11 +24,11 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
-from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.accounts import find_blocked
 from copyrator.bundles.engine.bundle import BundleEntry, awaits_reset
 from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import NO_EVIDENCE
 from copyrator.bundles.engine.feature import Content, Feature, Features
 from copyrator.bundles.engine.gate import NOTHING_FOUND
 from copyrator.bundles.engine.job_client import RENEWED, JobClient, stored_revisions
@@ -175,7 +175,7 @@ class AttemptMemory:
     """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class AttemptRunner:
     """Creates the Jobs of recorded attempts and records their outcomes."""
 
@@ -184,14 +184,10 @@ class AttemptRunner:
     references: ReferenceReader
     patches: BundlePatcher
     redaction: Redactor
-    _: KW_ONLY
     seals: SealStore
     features: Features
     poll_states: PollStates
-    ownership: ReleaseOwnership = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.ownership = ReleaseOwnership(self.context, self.jobs)
+    ownership: ReleaseOwnership
 
     def _memory(self, key: BundleKey) -> AttemptMemory:
         return self.context.memories.of(key, AttemptMemory)
@@ -251,9 +247,9 @@ class AttemptRunner:
             said = await one.conclude(entry, spec, job, pods, ending)
             ending, found = said.ending, found.including((said.found,))
             is_explained = is_explained or said.is_explained
-        evidence = state.Evidence()
+        evidence = NO_EVIDENCE
         if ending.outcome is Outcome.SUCCEEDED:
-            evidence = state.Evidence(await self.jobs.output.printed_digests(pods))
+            evidence = deciding.Evidence(await self.jobs.output.printed_digests(pods))
         else:
             if not is_explained:
                 ending, evidence = await self._explained(entry, spec, job, pods, ending)
@@ -298,7 +294,7 @@ class AttemptRunner:
         job: JobRecord,
         pods: list[dict[str, Any]],
         ending: Ending,
-    ) -> tuple[Ending, state.Evidence]:
+    ) -> tuple[Ending, deciding.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
         whole = await self.jobs.output.log_end(pods)
         literals: tuple[str, ...] = ()
@@ -313,9 +309,9 @@ class AttemptRunner:
             message, log = await self._redacted(entry, spec, job, pods, [ending.message, log])
         except WithheldError as error:
             text = error.in_place_of_log(job.namespace, job.name)
-            return replace(ending, message=text), state.Evidence()
+            return replace(ending, message=text), NO_EVIDENCE
         ending = replace(ending, message=message)
-        evidence = state.Evidence(log_tail=log_tail(log))
+        evidence = deciding.Evidence(log_tail=log_tail(log))
         said = find_error(log)
         for one in self.features.known_to(spec, entry.status, Feature.blame):
             if (blamed := await one.blame(entry, spec, ending, said)) is not None:
@@ -523,7 +519,7 @@ class AttemptRunner:
         entry: BundleEntry,
         spec: BundleSpec,
         ending: Ending,
-        evidence: state.Evidence | None = None,
+        evidence: deciding.Evidence = NO_EVIDENCE,
         job: JobRecord | None = None,
         *,
         secrets: Sequence[str] = (),
@@ -533,10 +529,9 @@ class AttemptRunner:
         ``secrets``: of the Job's pod; empty where they aren't known.
         """
         now = self.context.clock()
-        status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
-        found = evidence.found if evidence is not None else NOTHING_FOUND
+        status = deciding.finish(entry.status, ending, evidence, spec.retry, now)
         for one in self.features.known_to(spec, entry.status, Feature.finish):
-            status = one.finish(entry, status, ending, found)
+            status = one.finish(entry, status, ending, evidence.found)
         if entry.deleting:
             verdict = ready_conditions.uninstalling(f"The last deploy has ended: {ending.message}")
         elif deciding.has_succeeded(status):
@@ -564,17 +559,11 @@ class AttemptRunner:
             if not status.available.version:
                 # The registry had nothing: poll it again.
                 self.poll_states.of(entry.key).forget()
-            self._count(ending, job, now)
+            began, ended = (job.created, job.finished or now) if job is not None else (None, None)
+            self.jobs.count("deploy", ending.outcome.value.lower(), began, ended)
             return Step(written, due=(AT_ONCE,))
 
         return Step(entry, status, verdict, decided=False, effect=tidy, done=True)
-
-    def _count(self, ending: Ending, job: JobRecord | None, now: datetime) -> None:
-        metrics = self.context.metrics
-        metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
-        if job is not None and job.created is not None:
-            seconds = ((job.finished or now) - job.created).total_seconds()
-            metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
 
 
 def _interrupted(reason: Reason, text: str) -> Ending:

@@ -9,7 +9,7 @@ requested until one passes. The deployed and the planned version are judged anew
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar, cast
@@ -25,7 +25,7 @@ from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.feature import Feature, Features, Rechecked
+from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.gate import (
     MAX_CANDIDATES,
     NOTHING_FOUND,
@@ -174,34 +174,19 @@ def _require_answer(answer: PollAnswer | None) -> PollAnswer:
 ERROR_SECONDS: Final = 30.0
 """Seconds after which what couldn't be read of a version is requested again."""
 
-Recheck = Callable[[RegistryReader, str, str, Findings], Iterable[Rechecked]]
-"""Returns what features say of what is deployed, the chosen digest and the awaited one."""
-
-
-def no_rechecks(*_: object) -> Iterable[Rechecked]:
-    """Of a Bundle for which features have read nothing."""
-    return ()
-
-
-Ask = Callable[[RegistryReader, Candidate, Occasion, Findings], Findings]
-"""Asks the registry what features judge a version by; returns that with what was found before."""
+_GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """Evaluates the version gates of one Bundle.
-
-    Raises:
-        PendingError: by each method, while signatures or charts aren't known yet.
-    """
+class Resolver:
+    """One Bundle's resolution, and the version gates' verdicts on versions."""
 
     queries: RegistryReader
     gates: Gates
     now: datetime
+    features: Features
     findings: Findings = NOTHING_FOUND
     """What features have read and found."""
-    ask: Ask = lambda _registry, _candidate, _occasion, found: found
-    recheck: Recheck = no_rechecks
     values_hash: str | None = None
     """The hash of the values that would be deployed."""
     awaited: Candidate | None = None
@@ -209,24 +194,193 @@ class Judge:
     is_corrected: bool = False
     """Whether what is deployed may be deployed again by itself."""
 
+    def resolve(self) -> Resolution | None:
+        """The resolution; None while an answer is pending."""
+        try:
+            if self.entry.status.is_inherited:
+                return self._inherited()
+            is_pinned = self.entry.status.pin.digest is not None
+            return self._rechecked(self._pinned() if is_pinned else self._resolve())
+        except PendingError:
+            return None
+
+    def _pinned(self) -> Resolution:
+        """The pinned version, by its digest; without it nothing is deployed."""
+        pin = self.entry.status.pin
+        candidate = Candidate(pin.version or "", pin.digest or "")
+        answer = self.queries.tag(candidate.digest)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error)
+        found = self._resolve()  # only shown, so its errors don't matter
+        is_named = found.tag and found.digest and found.unresolved is None
+        named = Candidate(found.tag, found.digest) if is_named else None
+        found = Resolution(rejected=found.rejected, seen=found.seen, is_pinned=True, named=named)
+        if answer.error is not None:
+            text = (
+                f"{candidate.version} ({candidate.digest[:19]}) is pinned, and the registry no "
+                "longer has it: publish this digest again, roll back to another version, or unpin"
+            )
+            return replace(found, unresolved=Unresolved(BundleReason.TAG_NOT_FOUND, text))
+        results, held = self.judge(candidate)
+        if held is not None:
+            return replace(found, held=held)
+        return replace(found, tag=candidate.version, digest=candidate.digest, results=results)
+
+    def _resolve(self) -> Resolution:
+        version = parse_version(self.spec.version)
+        if isinstance(version, ExactTag):
+            return self._tag(version.tag)
+        return self._range(version)
+
+    def _tag(self, tag: str) -> Resolution:
+        answer = self.queries.tag(tag)
+        if isinstance(answer.error, TagNotFound):
+            reason, text = answer.error.reason, answer.error.message
+            if reason is BundleReason.TAG_NOT_FOUND:
+                text += "; push it, or correct spec.repo or spec.version"
+            unresolved = Unresolved(reason, text)
+            return self._nothing(unresolved, (), self._keeps(tag))
+        if answer.error is None and self.is_gated:
+            return self._first_passing((tag,), (), self._keeps(tag))
+        return Resolution(tag, answer.digest or "", error=answer.error)
+
+    def _keeps(self, tag: str) -> bool:
+        """Whether it is the deployed tag. Parses the status, which most polls don't need."""
+        return deployed_tag(self.entry.status, self.spec.reference) == tag
+
+    def _range(self, version: VersionRange) -> Resolution:
+        depth = MAX_CANDIDATES if self.is_gated else 0
+        criteria = criteria_of(self.spec, version, self.entry.status, depth)
+        found = self.queries.choice(criteria)
+        if found.error is not None:
+            return Resolution(error=found.error)
+        choice = found.choices[criteria]
+        if choice.tag is None:
+            return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
+        if self.is_gated:
+            tags = choice.fitting
+            if len(tags) >= MAX_CANDIDATES:  # a remembered one may be beyond those that are listed
+                tags = (*tags, *lower_tags(self.entry.status, self.spec, tags))
+            return self._first_passing(tags, choice.rejected, choice.keeps)
+        answer = self.queries.tag(choice.tag)
+        return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _first_passing(
+        self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
+    ) -> Resolution:
+        """The first of these tags, the highest first, that passes the version gates.
+
+        Former digests of a tag are evaluated too. Where none passes, the result is what is
+        deployed, as long as it fits the spec and passes itself.
+        """
+        held_back: list[Held] = []
+        seen: list[Candidate] = []
+        for tag in tags:
+            answer = self.queries.tag(tag)
+            if isinstance(answer.error, TagNotFound):  # deleted since the list was read
+                continue
+            if answer.error is not None:
+                return Resolution(error=answer.error)
+            seen.append(Candidate(tag, answer.digest or ""))
+            if (found := self._passing(seen[-1], held_back)) is not None:
+                held = held_back[0] if held_back else None
+                rejected = _add_held(rejected, held_back)
+                return replace(found, rejected=rejected, held=held, seen=tuple(seen))
+        if not held_back:
+            text = f"all tags that match {self.spec.version} were deleted while they were read"
+            unresolved = Unresolved(BundleReason.NO_MATCHING_VERSION, text)
+            return self._nothing(unresolved, rejected, keeps)
+        found = self._deployed_again(held_back[0], _add_held(rejected, held_back), keeps=keeps)
+        return replace(found, seen=tuple(seen))
+
+    def _passing(self, named: Candidate, held_back: list[Held]) -> Resolution | None:
+        """The newest digest of a tag that passes the gates; None where none does.
+
+        Args:
+            named: the tag's present digest; a former one must still be in the registry.
+            held_back: digests that don't pass are appended to it.
+        """
+        for one in (named, *older_digests(self.entry.status, named)):
+            results, held = self.judge(one)
+            if held is not None:
+                held_back.append(held)
+                continue
+            answer = None if one == named else self.queries.tag(one.digest)
+            if answer is None or answer.error is None:
+                return Resolution(one.version, one.digest, results=results)
+            if not isinstance(answer.error, TagNotFound):
+                return Resolution(error=answer.error)
+        return None
+
+    def _deployed_again(
+        self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
+    ) -> Resolution:
+        there = self.entry.status.deployed
+        if not keeps or there.digest is None or there.version is None:
+            return Resolution(rejected=rejected, held=newest)
+        answer = self.queries.tag(there.digest)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error)
+        results, held = self.judge(Candidate(there.version, there.digest))
+        if held is not None or answer.error is not None:
+            return Resolution(rejected=rejected, held=newest)
+        return Resolution(there.version, there.digest, rejected, results=results, held=newest)
+
+    def _nothing(
+        self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
+    ) -> Resolution:
+        """The resolution without a match; where ``keeps``, with what is deployed, by its digest."""
+        there = self.entry.status.deployed
+        if not keeps or there.digest is None:
+            return Resolution(rejected=rejected, unresolved=unresolved)
+        answer = self.queries.tag(there.digest)
+        if isinstance(answer.error, TagNotFound):
+            unresolved = replace(unresolved, message=unresolved.message + _GONE)
+            return Resolution(rejected=rejected, unresolved=unresolved)
+        return Resolution(
+            there.version or "", there.digest, rejected, unresolved, error=answer.error
+        )
+
+    def _explain(self, choice: Choice) -> Unresolved:
+        reason = BundleReason.NO_MATCHING_VERSION
+        if choice.verdict is Selection.WOULD_DOWNGRADE:
+            reason = BundleReason.WOULD_DOWNGRADE
+        deployed = self.entry.status.deployed.version
+        return Unresolved(reason, explain(choice, self.spec.version, deployed))
+
+    def _inherited(self) -> Resolution:
+        there = self.entry.status.deploy
+        answer = self.queries.tag(there.version or "", with_config=True)
+        if answer.error is not None and not isinstance(answer.error, TagNotFound):
+            return Resolution(error=answer.error)
+        same = answer.config is not None and answer.config == there.digest
+        digest = answer.digest if same else None
+        return Resolution(there.version or "", digest or "", inherited=True)
+
+    # --- the version gates ------------------------------------------------------------------------
+
     @property
     def is_gated(self) -> bool:
         """Whether the Bundle has a version gate."""
         return self.gates.judge_versions(self.spec)
 
     def judge(self, candidate: Candidate) -> tuple[tuple[GateResult, ...], Held | None]:
-        """The version gates' verdicts on a candidate, and Held where one of them objects."""
+        """The version gates' verdicts on a candidate, and Held where one of them objects.
+
+        Raises:
+            PendingError: signatures or charts aren't known yet.
+        """
         facts = self._facts(candidate, self._occasion(candidate))
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
 
-    def rechecked(self, found: Resolution) -> Resolution:
+    def _rechecked(self, found: Resolution) -> Resolution:
         """The resolution with the present verdicts on what is deployed and what is awaited."""
         found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
         return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
-        found = self.ask(self.queries, candidate, occasion, self.findings)
+        found = self.features.ask(self.queries, candidate, occasion, self.findings)
         return Facts(self.entry.status, occasion, findings=found)
 
     def _occasion(self, candidate: Candidate) -> Occasion:
@@ -243,19 +397,11 @@ class Judge:
         )
         return deciding.occasion_of(entry.status, wanted)
 
-    def _other_awaited(self, found: Resolution) -> Candidate | None:
-        """What is awaited, where another version was chosen."""
-        awaited = self.awaited
-        is_other = awaited is not None and awaited.digest != found.digest
-        return awaited if is_other and found.error is None else None
-
     def _with_awaited(self, found: Resolution) -> Resolution:
         """The resolution with what gates say now of the version that is awaited."""
-        judging = [
-            one for one in self.gates.version if one.judges_awaited and one.concerns(self.spec)
-        ]
-        candidate = self._other_awaited(found)
-        if not judging or candidate is None:
+        candidate, concerned = self.awaited, self.gates.of(self.spec)
+        judging = [one for one in concerned if one.judges_awaited]
+        if not judging or candidate is None or candidate.digest == found.digest or found.error:
             return found
         facts, unread = self._facts(candidate, self._occasion(candidate)), None
         for one in gates.judge(judging, self.spec, candidate, facts, self.now):
@@ -282,7 +428,11 @@ class Judge:
     def _with_findings(self, found: Resolution) -> Resolution:
         """The resolution with what features say of what is deployed and of what is awaited."""
         awaited, chosen = self.awaited or Candidate("", ""), found.digest
-        for one in self.recheck(self.queries, chosen, awaited.digest, self.findings):
+        rechecking = self.features.used_in(self.spec, Feature.recheck)
+        for feature in () if self.entry.is_plain else rechecking:
+            one = feature.recheck(self.queries, chosen, awaited.digest, self.findings)
+            if one is None:
+                continue
             found = replace(found, findings=found.findings.including((one.found,)))
             match one.awaited:
                 case Waiting() if awaited.digest != chosen:
@@ -305,189 +455,6 @@ class Judge:
 def _hold_awaited(found: Resolution, awaited: Candidate, result: GateResult) -> Resolution:
     """The resolution where nothing may be deployed, as what is awaited can't be judged now."""
     return replace(found, tag="", digest="", held=Held(awaited, (result,)))
-
-
-_GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
-
-
-@dataclass(frozen=True, slots=True)
-class Resolver:
-    """One Bundle's resolution, with the queries of its judge."""
-
-    judge: Judge
-
-    def resolve(self) -> Resolution | None:
-        """The resolution; None while an answer is pending."""
-        try:
-            if self.judge.entry.status.is_inherited:
-                return self._inherited()
-            is_pinned = self.judge.entry.status.pin.digest is not None
-            return self.judge.rechecked(self._pinned() if is_pinned else self._resolve())
-        except PendingError:
-            return None
-
-    def _pinned(self) -> Resolution:
-        """The pinned version, by its digest; without it nothing is deployed."""
-        pin = self.judge.entry.status.pin
-        candidate = Candidate(pin.version or "", pin.digest or "")
-        answer = self.judge.queries.tag(candidate.digest)
-        if answer.error is not None and not isinstance(answer.error, TagNotFound):
-            return Resolution(error=answer.error)
-        found = self._resolve()  # only shown, so its errors don't matter
-        is_named = found.tag and found.digest and found.unresolved is None
-        named = Candidate(found.tag, found.digest) if is_named else None
-        found = Resolution(rejected=found.rejected, seen=found.seen, is_pinned=True, named=named)
-        if answer.error is not None:
-            text = (
-                f"{candidate.version} ({candidate.digest[:19]}) is pinned, and the registry no "
-                "longer has it: publish this digest again, roll back to another version, or unpin"
-            )
-            return replace(found, unresolved=Unresolved(BundleReason.TAG_NOT_FOUND, text))
-        results, held = self.judge.judge(candidate)
-        if held is not None:
-            return replace(found, held=held)
-        return replace(found, tag=candidate.version, digest=candidate.digest, results=results)
-
-    def _resolve(self) -> Resolution:
-        version = parse_version(self.judge.spec.version)
-        if isinstance(version, ExactTag):
-            return self._tag(version.tag)
-        return self._range(version)
-
-    def _tag(self, tag: str) -> Resolution:
-        answer = self.judge.queries.tag(tag)
-        if isinstance(answer.error, TagNotFound):
-            reason, text = answer.error.reason, answer.error.message
-            if reason is BundleReason.TAG_NOT_FOUND:
-                text += "; push it, or correct spec.repo or spec.version"
-            unresolved = Unresolved(reason, text)
-            return self._nothing(unresolved, (), self._keeps(tag))
-        if answer.error is None and self.judge.is_gated:
-            return self._first_passing((tag,), (), self._keeps(tag))
-        return Resolution(tag, answer.digest or "", error=answer.error)
-
-    def _keeps(self, tag: str) -> bool:
-        """Whether it is the deployed tag. Parses the status, which most polls don't need."""
-        return deployed_tag(self.judge.entry.status, self.judge.spec.reference) == tag
-
-    def _range(self, version: VersionRange) -> Resolution:
-        depth = MAX_CANDIDATES if self.judge.is_gated else 0
-        criteria = criteria_of(self.judge.spec, version, self.judge.entry.status, depth)
-        found = self.judge.queries.choice(criteria)
-        if found.error is not None:
-            return Resolution(error=found.error)
-        choice = found.choices[criteria]
-        if choice.tag is None:
-            return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
-        if self.judge.is_gated:
-            tags = (*choice.fitting, *self._remembered(choice.fitting))
-            return self._first_passing(tags, choice.rejected, choice.keeps)
-        answer = self.judge.queries.tag(choice.tag)
-        return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
-
-    def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Tags of remembered candidates below these, the highest first.
-
-        Needed where more tags match than a choice lists: a remembered one may be beyond them.
-        """
-        if len(tags) < MAX_CANDIDATES:
-            return ()
-        return lower_tags(self.judge.entry.status, self.judge.spec, tags)
-
-    def _first_passing(
-        self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
-    ) -> Resolution:
-        """The first of these tags, the highest first, that passes the version gates.
-
-        Former digests of a tag are evaluated too. Where none passes, the result is what is
-        deployed, as long as it fits the spec and passes itself.
-        """
-        held_back: list[Held] = []
-        seen: list[Candidate] = []
-        for tag in tags:
-            answer = self.judge.queries.tag(tag)
-            if isinstance(answer.error, TagNotFound):  # deleted since the list was read
-                continue
-            if answer.error is not None:
-                return Resolution(error=answer.error)
-            seen.append(Candidate(tag, answer.digest or ""))
-            if (found := self._passing(seen[-1], held_back)) is not None:
-                held = held_back[0] if held_back else None
-                rejected = _add_held(rejected, held_back)
-                return replace(found, rejected=rejected, held=held, seen=tuple(seen))
-        if not held_back:
-            text = (
-                f"all tags that match {self.judge.spec.version} were deleted while they were read"
-            )
-            return self._nothing(
-                Unresolved(BundleReason.NO_MATCHING_VERSION, text), rejected, keeps
-            )
-        found = self._deployed_again(held_back[0], _add_held(rejected, held_back), keeps=keeps)
-        return replace(found, seen=tuple(seen))
-
-    def _passing(self, named: Candidate, held_back: list[Held]) -> Resolution | None:
-        """The newest digest of a tag that passes the gates; None where none does.
-
-        Args:
-            named: the tag's present digest; a former one must still be in the registry.
-            held_back: digests that don't pass are appended to it.
-        """
-        for one in (named, *older_digests(self.judge.entry.status, named)):
-            results, held = self.judge.judge(one)
-            if held is not None:
-                held_back.append(held)
-                continue
-            answer = None if one == named else self.judge.queries.tag(one.digest)
-            if answer is None or answer.error is None:
-                return Resolution(one.version, one.digest, results=results)
-            if not isinstance(answer.error, TagNotFound):
-                return Resolution(error=answer.error)
-        return None
-
-    def _deployed_again(
-        self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
-    ) -> Resolution:
-        there = self.judge.entry.status.deployed
-        if not keeps or there.digest is None or there.version is None:
-            return Resolution(rejected=rejected, held=newest)
-        answer = self.judge.queries.tag(there.digest)
-        if answer.error is not None and not isinstance(answer.error, TagNotFound):
-            return Resolution(error=answer.error)
-        results, held = self.judge.judge(Candidate(there.version, there.digest))
-        if held is not None or answer.error is not None:
-            return Resolution(rejected=rejected, held=newest)
-        return Resolution(there.version, there.digest, rejected, results=results, held=newest)
-
-    def _nothing(
-        self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
-    ) -> Resolution:
-        """The resolution without a match; where ``keeps``, with what is deployed, by its digest."""
-        there = self.judge.entry.status.deployed
-        if not keeps or there.digest is None:
-            return Resolution(rejected=rejected, unresolved=unresolved)
-        answer = self.judge.queries.tag(there.digest)
-        if isinstance(answer.error, TagNotFound):
-            unresolved = replace(unresolved, message=unresolved.message + _GONE)
-            return Resolution(rejected=rejected, unresolved=unresolved)
-        return Resolution(
-            there.version or "", there.digest, rejected, unresolved, error=answer.error
-        )
-
-    def _explain(self, choice: Choice) -> Unresolved:
-        reason = BundleReason.NO_MATCHING_VERSION
-        if choice.verdict is Selection.WOULD_DOWNGRADE:
-            reason = BundleReason.WOULD_DOWNGRADE
-        deployed = self.judge.entry.status.deployed.version
-        return Unresolved(reason, explain(choice, self.judge.spec.version, deployed))
-
-    def _inherited(self) -> Resolution:
-        there = self.judge.entry.status.deploy
-        answer = self.judge.queries.tag(there.version or "", with_config=True)
-        if answer.error is not None and not isinstance(answer.error, TagNotFound):
-            return Resolution(error=answer.error)
-        same = answer.config is not None and answer.config == there.digest
-        digest = answer.digest if same else None
-        return Resolution(there.version or "", digest or "", inherited=True)
 
 
 def _add_held(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
@@ -560,7 +527,7 @@ class PollStates:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        context.schedule.on_stale(self._make_stale)
+        context.schedule.on_stale = self._make_stale
 
     def of(self, key: BundleKey) -> Polling:
         """The polls of one Bundle."""
@@ -631,19 +598,17 @@ class VersionResolver:
         awaiting = () if entry.is_plain else self._features.of(entry, Feature.awaits)
         awaited = (one.awaits(entry.status) for one in awaiting)
         correcting = self._features.used_in(spec, Feature.corrects)
-        judge = Judge(
+        resolver = Resolver(
             queries,
             context.gates,
             context.clock(),
+            self._features,
             findings=inputs.read.including(found.values),
-            ask=self._features.ask,
-            recheck=self._features.recheck if inputs.read.values else no_rechecks,
             values_hash=inputs.desired.values_hash,
             awaited=next(filter(None, awaited), None),
             is_corrected=any(one.corrects(spec) for one in correcting),
         )
-        resolution = Resolver(judge).resolve()
-        if resolution is not None:
+        if (resolution := resolver.resolve()) is not None:
             polling.answer()
             return self._begin_decision(inputs, resolution, polling)
         is_seen = entry.status.observed_generation == entry.generation
@@ -747,7 +712,9 @@ class VersionResolver:
         return min((at for at in self._changes(spec, status) if at > now), default=None)
 
     def _changes(self, spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ...]:
-        return self._context.gates.changes(spec, status, self._features.find(spec))
+        found = self._features.find(spec)
+        concerned = self._context.gates.of(spec)
+        return tuple(at for one in concerned for at in one.changes(spec, status, found))
 
     def poll_rhythm(self, entry: BundleEntry, spec: BundleSpec) -> Rhythm:
         """The Bundle's regular poll times, shared by all Bundles with the same query."""
@@ -792,7 +759,8 @@ class VersionResolver:
 
         Then the poll stays pending: the answer, and a withdrawal in it, is decided on again.
         """
-        if not self._context.gates.confirm(spec, occasion):
+        gates_ = self._context.gates.version
+        if not any(one.confirms(spec) and occasion in one.occasions for one in gates_):
             return False
         now, polling = self._context.monotonic(), self._states.of(entry.key)
         since = polling.poll.confirmed if polling.poll is not None else None

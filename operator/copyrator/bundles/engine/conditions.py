@@ -197,11 +197,6 @@ def unusable(reason: AnyReason, message: str, status: BundleStatus) -> ReadyCond
     return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
 
 
-def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
-    """Ready where the operator lacks a permission; the API server's message names it."""
-    return unusable(BundleReason.FORBIDDEN, message, status)
-
-
 def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
     """Ready where an internal error occurred at this Bundle."""
     text = (
@@ -211,11 +206,6 @@ def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyConditi
     if deleting:
         return uninstall_failed(text)
     return unusable(BundleReason.DEPLOY_FAILED, text, status)
-
-
-def refused(reason: BundleReason, message: str) -> ReadyCondition:
-    """Ready where the spec has to be changed, or a conflict to be resolved."""
-    return ReadyCondition(Health.STALLED, reason, message)
 
 
 def uninstalling(message: str) -> ReadyCondition:

@@ -244,6 +244,9 @@ class Evidence:
     """What features have found."""
 
 
+NO_EVIDENCE: Final = Evidence()
+
+
 def finish(
     status: BundleStatus, ending: Ending, evidence: Evidence, retry: Retry, now: datetime
 ) -> BundleStatus:

@@ -6,7 +6,7 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -27,13 +27,11 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
-from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.accounts import ServiceAccountChecker
 from copyrator.bundles.engine.attempt import AttemptRunner
 from copyrator.bundles.engine.bundle import (
     BundleEntry,
-    Memories,
     acknowledge,
     record_failed_request,
 )
@@ -41,7 +39,6 @@ from copyrator.bundles.engine.choose import Answer, DeployInputs, Resolution, Ve
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.gate import (
-    NOTHING_FOUND,
     Candidate,
     Facts,
     Findings,
@@ -53,7 +50,6 @@ from copyrator.bundles.engine.gate import (
 from copyrator.bundles.engine.poll import (
     DesiredVersion,
     Polling,
-    TakeoverBaseline,
     count_failure,
     is_lenient,
     kept_ready,
@@ -103,29 +99,9 @@ class Case(deciding.Proposal):
         """
         return self.held is not None and bool(self.resolution.tag)
 
-    @property
-    def is_planning(self) -> bool:
-        """Whether the delay is only that a plan is being made, or waits for its turn."""
-        held = self.held
-        return held is not None and held.objection.reason == BundleReason.PLANNING
-
-    @property
-    def is_correction(self) -> bool:
-        """Whether what is deployed is deployed again, because it isn't intact."""
-        return self.decision.need is deciding.DeployReason.CORRECTION
-
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
         """The decision's input; a reconcile with an equal one has nothing to do."""
         return entry.resource_version, self.resolution, self.wanted.values_hash
-
-
-@dataclass(frozen=True, slots=True)
-class MomentGates:
-    """The moment gates, what they judge by, and the features that have a say in a deploy."""
-
-    gates: Sequence[Gate]
-    findings: Findings = NOTHING_FOUND
-    features: Features = field(default_factory=lambda: Features((), Memories()))
 
 
 def decide_deploy(
@@ -135,10 +111,12 @@ def decide_deploy(
     values_hash: str | None,
     status: BundleStatus,
     *,
-    moment: MomentGates,
+    moment: Sequence[Gate],
+    features: Features,
+    findings: Findings,
     now: datetime,
 ) -> Case:
-    """Decide what to do about a resolution."""
+    """Decide what to do about a resolution, by the moment gates and what is found for them."""
     wanted = deciding.DesiredDeploy(
         version=resolution.tag,
         digest=resolution.digest,
@@ -157,33 +135,33 @@ def decide_deploy(
         wanted=wanted,
         now=now,
         is_awaited_refused=resolution.is_awaited_refused,
-        findings=moment.findings,
+        findings=findings,
         resolution=resolution,
     )
     if not entry.is_plain:
-        for one in moment.features.of(entry, Feature.propose):
+        for one in features.of(entry, Feature.propose):
             case = one.propose(case)
     if resolution.tag:
         decision = deciding.decide(case.status, case.wanted, spec.retry, now)
         case = replace(case, decision=decision)
-    return _correct(_judge_moment_gates(case, moment), moment)
+    return _correct(_judge_moment_gates(case, moment), moment, features)
 
 
-def _correct(case: Case, moment: MomentGates) -> Case:
+def _correct(case: Case, moment: Sequence[Gate], features: Features) -> Case:
     """The case with a feature's correction, where nothing else is deployed and all gates pass.
 
     Else their verdicts are added to those on a newer version, so that the status shows the wait.
     """
     if case.deploys or case.entry.is_plain:
         return case
-    asked = moment.features.of(case.entry, Feature.correct)
+    asked = features.of(case.entry, Feature.correct)
     found = (one.correct(case, is_held=case.is_waiting) for one in asked)
     if (correction := next(filter(None, found), None)) is None:
         return case
     case, wanted = replace(case, findings=correction.findings), case.again
     candidate = Candidate(wanted.version, wanted.digest)
     facts = Facts(case.status, correction.occasion, findings=case.findings)
-    judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
+    judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     judged = (*case.resolution.correctable, *judged)
     if gates.hold_back(candidate, judged):
         there_already = {one.gate for one in case.results}
@@ -193,7 +171,7 @@ def _correct(case: Case, moment: MomentGates) -> Case:
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
-def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
+def _judge_moment_gates(case: Case, moment: Sequence[Gate]) -> Case:
     """The case with the gates' verdicts, and the version that they hold back.
 
     Verdicts of moment gates are recorded only while one of them objects: what passes is deployed at
@@ -211,10 +189,10 @@ def _judge_moment_gates(case: Case, moment: MomentGates) -> Case:
     occasion = deciding.occasion(decision.need, case.wanted, status)
     facts = Facts(status, occasion, findings=case.findings)
     if retried_at is not None:
-        those = [one for one in moment.gates if one.delays_retries]
+        those = [one for one in moment if one.delays_retries]
         judged = gates.judge(those, case.spec, candidate, facts, retried_at)
         return replace(case, results=(*results, *(one for one in judged if one.objects)))
-    judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
+    judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     held = gates.hold_back(candidate, judged)
     is_newest = resolution.digest == candidate.digest  # else an older one that a feature awaits
     over = (*(resolution.results if is_newest else ()), *judged)
@@ -327,13 +305,12 @@ def _is_deployed_held(case: Case) -> bool:
     return (there.values_hash, there.spec_hash) == (case.wanted.values_hash, case.wanted.spec_hash)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Deployer:
     """Decides on resolutions of Bundles that aren't being deleted and have no running Job."""
 
     context: Context
     patches: BundlePatcher
-    _: KW_ONLY
     resolver: VersionResolver
     accounts: ServiceAccountChecker
     attempts: AttemptRunner
@@ -349,7 +326,10 @@ class Deployer:
         """
         entry, desired, resolution = inputs.entry, inputs.desired, answer.resolution
         if resolution.inherited:
-            return self._take_over(entry, inputs.spec, resolution, desired.values_hash), None
+            now = self.context.clock()
+            status = take_over(entry.status, inputs.spec, desired, resolution.digest, now)
+            verdict = ready_conditions.taken_over(status)
+            return Step(entry, status, verdict, decided=False, due=(AT_ONCE,)), None
         if resolution.error is not None:
             return self._report_poll_failed(inputs, answer, resolution.error), desired
         try:
@@ -362,17 +342,6 @@ class Deployer:
         if is_request_handled is None:
             return step, None
         return step, replace(desired, request="") if is_request_handled else desired
-
-    def _take_over(
-        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
-    ) -> Step:
-        """Record what the original operator deployed; another reconcile follows."""
-        baseline = TakeoverBaseline(
-            resolution.digest or None, values_hash, entry.spec_hash, entry.generation
-        )
-        status = take_over(entry.status, baseline, spec, self.context.clock())
-        verdict = ready_conditions.taken_over(status)
-        return Step(entry, status, verdict, decided=False, due=(AT_ONCE,))
 
     def _report_poll_failed(
         self, inputs: DeployInputs, answer: Answer, error: RegistryError, *, keeps: bool = True
@@ -420,8 +389,17 @@ class Deployer:
         found, next_poll = answer.resolution, answer.next_poll
         assert next_poll is not None, "only after an error there is none"
         status = self.features.judged(spec, status, found.findings, begins=False)
-        moment = MomentGates(self.context.gates.moment, findings, self.features)
-        case = decide_deploy(entry, spec, found, values_hash, status, moment=moment, now=now)
+        case = decide_deploy(
+            entry,
+            spec,
+            found,
+            values_hash,
+            status,
+            moment=self.context.gates.moment,
+            features=self.features,
+            findings=findings,
+            now=now,
+        )
         case = replace(case, polling=answer.polling)
         status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
@@ -436,7 +414,9 @@ class Deployer:
                     due = (*begun.due, answer.polling.next_poll)
                     return replace(begun, due=due), request is None
             is_handled = not self.features.request(entry, status)
-        if case.is_delayed and not spec.suspend and request is not None and not case.is_planning:
+        # That a plan is being made, or waits for its turn, is no failure.
+        is_planning = case.held and case.held.objection.reason == BundleReason.PLANNING
+        if case.is_delayed and not spec.suspend and request is not None and not is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
             return self._rest(case, status, verdict), is_handled and request is None
@@ -502,7 +482,7 @@ class Deployer:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, need = case.entry, case.spec, case.decision.need
         assert need is not None
-        is_correction = case.is_correction
+        is_correction = need is deciding.DeployReason.CORRECTION
         if (missing := await self._find_account(case, status)) is not None:
             return missing, False
         occasion = deciding.occasion(need, case.wanted, status)
@@ -510,7 +490,7 @@ class Deployer:
             return Step(entry, due=(AT_ONCE,)), None
         if not is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
-        status = state.begin(status, case.wanted, self.context.clock(), case.passed_over)
+        status = deciding.begin(status, case.wanted, self.context.clock(), case.passed_over)
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.begun):
                 begun = replace(case, status=status)

@@ -898,14 +898,6 @@ class Features:
         asked = self.used_in(registry.spec, Feature.ask)
         return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
-    def recheck(
-        self, registry: Registry, digest: str, awaited: str, found: Findings
-    ) -> Iterator[Rechecked]:
-        """What they say of versions that were judged before; raises as they do."""
-        for one in self.used_in(registry.spec, Feature.recheck):
-            if (rechecked := one.recheck(registry, digest, awaited, found)) is not None:
-                yield rechecked
-
     def judged(
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool
     ) -> BundleStatus:

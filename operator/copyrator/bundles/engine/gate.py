@@ -277,31 +277,23 @@ class Gates:
             moment=tuple(gate for one in found for gate in one.moment),
         )
 
+    def of(self, spec: BundleSpec) -> Iterator[Gate]:
+        """Those that a Bundle has."""
+        return (gate for gate in self if gate.concerns(spec))
+
     @property
     def links(self) -> tuple[Link, ...]:
         """The fields by which Bundles wait for others."""
         return tuple(gate.link for gate in (*self.moment, *self.version) if gate.link is not None)
 
-    def links_of(self, spec: BundleSpec) -> tuple[Link, ...]:
-        """All of these, where the spec has any of them; else none."""
-        links = self.links
-        return links if any(spec.find(one.part) for one in links) else ()
-
     def any_of(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a permanent gate; a freeze isn't one."""
-        return any(gate.is_permanent and gate.concerns(spec) for gate in self)
+        return any(gate.is_permanent for gate in self.of(spec))
 
     def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
         """The recorded verdicts without those of gates that the Bundle no longer has."""
-        names = {gate.name for gate in self if gate.concerns(spec)}
+        names = {gate.name for gate in self.of(spec)}
         return tuple(one for one in found if one.name in names)
-
-    def changes(
-        self, spec: BundleSpec, status: BundleStatus, findings: Findings
-    ) -> tuple[datetime, ...]:
-        """When verdicts on the versions on record change by themselves, past moments too."""
-        concerned = (gate for gate in self if gate.concerns(spec))
-        return tuple(at for gate in concerned for at in gate.changes(spec, status, findings))
 
     def judge_versions(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a version gate."""
@@ -309,23 +301,11 @@ class Gates:
 
     def preferred(self, spec: BundleSpec, findings: Findings) -> frozenset[str]:
         """The digests that stay among the versions which are remembered."""
-        concerned = (gate for gate in self.version if gate.concerns(spec))
-        return frozenset(one for gate in concerned for one in gate.prefers(findings))
-
-    def confirm(self, spec: BundleSpec, occasion: Occasion) -> bool:
-        """Whether what the registry says of a version is read once more before it is deployed."""
-        return any(gate.confirms(spec) and occasion in gate.occasions for gate in self.version)
+        return frozenset(one for gate in self.of(spec) for one in gate.prefers(findings))
 
     def vouch(self, spec: BundleSpec) -> bool:
         """Whether the Bundle has a gate that lets only versions pass that somebody vouches for."""
-        return any(gate.vouches and gate.concerns(spec) for gate in self.version)
-
-    def unrecorded(self, status: BundleStatus) -> BundleStatus:
-        """The status without the verdicts that gates keep there."""
-        for gate in self:
-            if gate.record is not None:
-                status = status.with_part(gate.record())
-        return status
+        return any(gate.vouches and gate.concerns(spec) for gate in self)
 
     def remember(self, spec: BundleSpec) -> bool:
         """Whether the versions that the Bundle's gates hold back are remembered."""

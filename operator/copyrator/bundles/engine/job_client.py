@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
@@ -191,12 +191,9 @@ class JobClient:
         if self._health is not None:
             self._health.cancel()
             self._health = None
-        if self._pods is not None:
-            self._pods.release()
-            self._pods = None
-        if self._registration is not None:
-            self._registration.release()
-            self._registration = None
+        for watch in filter(None, (self._pods, self._registration)):
+            watch.release()
+        self._pods = self._registration = None
 
     @property
     def synced(self) -> bool:
@@ -346,6 +343,15 @@ class JobClient:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
         except NotFound:
             return
+
+    def count(
+        self, what: str, outcome: str, began: datetime | None, ended: datetime | None
+    ) -> None:
+        """Count the outcome of a Job, and the seconds that it took, where these are known."""
+        metrics = self._context.metrics
+        metrics.deploys.labels(what, outcome).inc()
+        if began is not None and ended is not None:
+            metrics.deploy_seconds.labels(what).observe(max((ended - began).total_seconds(), 0.0))
 
     def _changed(self, name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old

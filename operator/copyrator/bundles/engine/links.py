@@ -128,26 +128,17 @@ def _path(
     return tuple(reversed(path))
 
 
-def cycle_fault(
-    start: BundleKey, leads_to: Callable[[BundleKey], Iterable[BundleKey]]
-) -> str | None:
-    """The end of a sentence about a field by which a Bundle depends on itself; None without one."""
-    try:
-        cycle = find_cycle(start, leads_to)
-    except TooManyError:
-        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
-    if not cycle:
-        return None
-    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
-    return f"is a cycle, {shown}; remove one of these"
-
-
 def find_cycle_fault(links: Sequence[Link], bundles: BundleCache, entry: BundleEntry) -> str | None:
     """The field of a Bundle that is part of a cycle, and the fault; None where there is none."""
     used = [one for one in links if one.of(entry)]
     for link in used:
-        if found := cycle_fault(entry.key, partial(link.leads_to, bundles)):
-            return f"{link.field}: {found}"
+        try:
+            cycle = find_cycle(entry.key, partial(link.leads_to, bundles))
+        except TooManyError:
+            return f"{link.field}: leads to more than {MAX_SEARCHED} Bundles; reduce it"
+        if cycle:
+            shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
+            return f"{link.field}: is a cycle, {shown}; remove one of these"
     return _find_mixed_cycle(links, bundles, entry.key) if used else None
 
 

@@ -365,40 +365,35 @@ def config_digest(manifest: Mapping[str, Any]) -> str | None:
     return digest if isinstance(digest, str) else None
 
 
-@dataclass(frozen=True, slots=True)
-class TakeoverBaseline:
-    """The present state of the tag that the original deployed, in the registry."""
-
-    digest: str | None
-    """Manifest digest; None where the tag was deleted or has another manifest."""
-    values_hash: str | None
-    """Of the present values, as ``spec_hash`` is of the present spec: former ones aren't known."""
-    spec_hash: str
-    generation: int
-
-
 def take_over(
-    status: BundleStatus, baseline: TakeoverBaseline, spec: BundleSpec, now: datetime
+    status: BundleStatus, spec: BundleSpec, desired: DesiredVersion, digest: str, now: datetime
 ) -> BundleStatus:
     """The status with the original's deploy in our fields.
 
     Without a digest only its version is known: that prevents downgrades, but a deploy is made.
+
+    Args:
+        status: as the original left it.
+        spec: the present one.
+        desired: by the present spec and values: former ones aren't known.
+        digest: of the tag's manifest; empty where the tag was deleted or has another one.
+        now: the time.
     """
     version = status.deploy.version
     where = Deployed(version=version, namespace=spec.project_namespace, verified=False)
-    if baseline.digest is None:
+    if not digest:
         return structs.replace(status, deployed=where)
     deployed = structs.replace(
         where,
-        digest=baseline.digest,
+        digest=digest,
         reference=spec.reference,
-        values_hash=baseline.values_hash,
-        spec_hash=baseline.spec_hash,
-        generation=baseline.generation,
+        values_hash=desired.values_hash,
+        spec_hash=desired.spec_hash,
+        generation=desired.generation,
         time=format_time(now),
     )
-    target = VersionRef(digest=baseline.digest, version=version)
-    deploy = DeployRef(digest=baseline.digest, version=version)
+    target = VersionRef(digest=digest, version=version)
+    deploy = DeployRef(digest=digest, version=version)
     return structs.replace(status, deployed=deployed, deploy=deploy, target=target)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ReadyCondition
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import InvalidSpec
@@ -36,7 +36,7 @@ from copyrator.bundles.engine.references import (
     ReferenceReader,
     references_of,
 )
-from copyrator.bundles.engine.sealed import SecretTidier
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.status import BundlePatcher, StaleError, StatusWriter
 from copyrator.bundles.engine.step import AT_ONCE, Change, Step
 from copyrator.bundles.engine.uninstall import Uninstaller
@@ -62,19 +62,16 @@ class StepTaker:
         """
         while True:
             with step.guard or nullcontext():
-                bundle = await self._write(step)
+                bundle, status = step.bundle, step.status
+                if status is not None and step.ready is None:
+                    bundle = await self.writer.write_part(bundle, status)
+                elif status is not None and step.ready is not None:
+                    ready, decided = step.ready, step.decided
+                    bundle = await self.writer.write(bundle, status, ready, decided=decided)
                 self.due += filter(None, step.due)
                 if step.effect is None:
                     return bundle
                 step = await step.effect(bundle)
-
-    async def _write(self, step: Step) -> BundleEntry:
-        before, status = step.bundle, step.status
-        if status is None:
-            return before
-        if step.ready is None:
-            return await self.writer.write_part(before, status)
-        return await self.writer.write(before, status, step.ready, decided=step.decided)
 
     @property
     def earliest(self) -> datetime | None:
@@ -99,7 +96,7 @@ class BundleReconciler:
     jobs: JobClient
     features: Features
     references: ReferenceReader
-    secrets: SecretTidier
+    seals: SealStore
     accounts: ServiceAccountChecker
     poll_states: PollStates
     resolver: VersionResolver
@@ -123,15 +120,12 @@ class BundleReconciler:
             raise
 
     async def _reconcile(self, key: BundleKey) -> Outcome:
-        entry, steps, schedule = (
-            self.context.bundles.get(key),
-            StepTaker(self.writer),
-            self.context.schedule,
-        )
-        if entry is None:
+        steps, schedule = StepTaker(self.writer), self.context.schedule
+        if (entry := self.context.bundles.get(key)) is None:
             self.context.memories.drop(key)
             return Done()
-        if not self._is_ready(deleting=entry.deleting):
+        # Before what all Bundles are decided by has been listed nothing is.
+        if not (self.jobs.synced and self.features.are_ready(deleting=entry.deleting)):
             await self._report_unwatched(key)
             return RequeueAfter(1.0, Priority.RESYNC)
         changes, inputs = schedule.take_changes(key), self.resolver.take_inputs(key)
@@ -156,10 +150,6 @@ class BundleReconciler:
         if AT_ONCE not in steps.due:
             schedule.set_due(key, steps.earliest)
         return Done()
-
-    def _is_ready(self, *, deleting: bool) -> bool:
-        """Whether what all Bundles are decided by has been listed."""
-        return self.jobs.synced and self.features.are_ready(deleting=deleting)
 
     async def _report_unwatched(self, key: BundleKey) -> None:
         """Report that the Jobs can't be watched, where that is forbidden."""
@@ -235,8 +225,8 @@ class BundleReconciler:
         if not entry.is_plain:
             entry = await self.features.take(Feature.tend, entry, steps.take, stated)
             entry = await self.features.take(Feature.begin, entry, steps.take, spec)
-            links = self.context.gates.links_of(spec)
-            if links and (fault := find_cycle_fault(links, self.context.bundles, entry)):
+            links, bundles = self.context.gates.links, self.context.bundles
+            if fault := find_cycle_fault(links, bundles, entry):
                 return entry, spec, (BundleReason.INVALID_SPEC, fault), None
             try:
                 entry, spec = await self.features.locate(entry, spec, steps.take)
@@ -264,12 +254,12 @@ class BundleReconciler:
                 entry = await steps.take(await one.advance(entry, spec))
             observed, due = await self.features.observe(entry, spec)
             steps.due.append(due)
-            steps.due.append(await self.secrets.tidy(entry, spec))
+            steps.due.append(await self.seals.tidy(entry, spec))
             if entry.is_paused:
                 await steps.take(self._pause(entry, spec, observed or entry.status))
                 return
         elif spec.auth:
-            steps.due.append(await self.secrets.tidy(entry, spec))
+            steps.due.append(await self.seals.tidy(entry, spec))
         try:
             inputs = await self._read_inputs(entry, spec, observed)
         except MissingReferenceError as error:
@@ -376,10 +366,11 @@ class BundleReconciler:
             ended = await self.attempts.find_end(entry)
             await steps.take(ended)
             if ended.done:
-                await steps.take(await self._observe(entry))
+                spec = self.context.spec_of(entry)
+                await steps.take(await self.attempts.observe(entry, spec))
                 return
         ready = 0 if reason is BundleReason.INVALID_SPEC else entry.status.ready
-        verdict = ready_conditions.refused(reason, message)
+        verdict = ReadyCondition(Health.STALLED, reason, message)
         await steps.take(self._report_refused(entry, verdict, ready=ready))
 
     def _report_refused(
@@ -408,15 +399,11 @@ class BundleReconciler:
         if isinstance(spec, BundleSpec) and self.context.refusal(spec) is None:
             entry = await self.features.take(Feature.tend, entry, steps.take, spec)
         if entry.status.attempted.is_running:
-            step = await self._observe(entry)
+            step = await self.attempts.observe(entry, self.context.spec_of(entry))
             entry = await steps.take(step)
             if step.done:
                 return
         await steps.take(await self.uninstaller.uninstall(entry))
-
-    async def _observe(self, entry: BundleEntry) -> Step:
-        """Observe the recorded attempt of a Bundle whose spec may not be valid."""
-        return await self.attempts.observe(entry, self.context.spec_of(entry))
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -444,6 +431,6 @@ class BundleReconciler:
         """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self.context.bundles.get(key)
         if entry is not None:
-            verdict = ready_conditions.forbidden(error.message, entry.status)
+            verdict = ready_conditions.unusable(BundleReason.FORBIDDEN, error.message, entry.status)
             with suppress(ApiError, StaleError):
                 await self.writer.write(entry, entry.status, verdict)

@@ -59,19 +59,12 @@ from copyrator.oci.exchange import DOCKER_HUB_HOST, DOCKER_HUB_NAMES, Repository
 from copyrator.workqueue.fairness import TimeSlice
 
 
-class ValuesTooLargeError(Exception):
-    """With this source a Bundle's values exceed a limit.
+class MissingReferenceError(Exception):
+    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
 
-    Args:
-        limit: the exceeded limit.
-    """
-
-    def __init__(self, limit: str) -> None:
-        super().__init__(
-            f"the Bundle's values exceed {limit}: reduce that source, put large "
-            "files into the chart, or remove the source from the "
-            "spec"
-        )
+    def __init__(self, message: str, reason: Reason = BundleReason.AUTHENTICATION_FAILED) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class ValuesReader:
@@ -86,23 +79,25 @@ class ValuesReader:
         self._bytes = 0
         self._keys = 0
 
-    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+    async def add(
+        self, ref: Ref, source: ValuesSource, body: Mapping[str, Any]
+    ) -> Mapping[str, bytes]:
         """Add the next source; returns its files.
 
         Raises:
-            ValuesTooLargeError: the values exceed a limit with this source.
+            MissingReferenceError: the values exceed a limit with this source.
         """
         data: Mapping[str, str] = body.get("data") or {}
         self._keys += len(data)
         if self._keys > BUNDLE_VALUES_FILES:
-            raise ValuesTooLargeError(f"{BUNDLE_VALUES_FILES:,} keys, each a values file")
+            raise _too_large(ref, f"{BUNDLE_VALUES_FILES:,} keys, each a values file")
         content: dict[str, bytes] = {}
         for key, text in data.items():
             is_secret = source.kind is ValuesKind.SECRET
             content[key] = base64.b64decode(text) if is_secret else text.encode()
             self._bytes += len(content[key])
             if self._bytes > BUNDLE_VALUES_BYTES:
-                raise ValuesTooLargeError(f"{BUNDLE_VALUES_BYTES // 2**20} MiB")
+                raise _too_large(ref, f"{BUNDLE_VALUES_BYTES // 2**20} MiB")
             await self._slice.pause()
         for _ in self.hash.add(source.kind, source.name, content):
             await self._slice.pause()
@@ -115,12 +110,12 @@ class ValuesReader:
             await self._slice.pause()
 
 
-class MissingReferenceError(Exception):
-    """An object that the spec names doesn't exist, or isn't valid; the message names the fault."""
-
-    def __init__(self, message: str, reason: Reason = BundleReason.AUTHENTICATION_FAILED) -> None:
-        super().__init__(message)
-        self.reason = reason
+def _too_large(ref: Ref, limit: str) -> MissingReferenceError:
+    text = (
+        f"with {ref} the Bundle's values exceed {limit}: reduce that source, put large files into "
+        "the chart, or remove the source from the spec"
+    )
+    return MissingReferenceError(text, BundleReason.VALUES_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +174,10 @@ class ReferenceReader:
 
     Args:
         context: the controller's.
-        locate: finds where the release of a Bundle is.
 
     Attributes:
+        in_cluster: returns the spec with the cluster that its release is in, and the credential
+            there, read anew; raises MissingReferenceError where there is none that may be used.
         find_credential: the registry's by a feature, in place of that of a Secret.
         watches: of all that they name.
     """
@@ -189,11 +185,11 @@ class ReferenceReader:
     def __init__(
         self,
         context: Context,
-        locate: Locate,
+        in_cluster: Locate,
         find_credential: Callable[[BundleSpec], Credential | None],
     ) -> None:
         self._context = context
-        self._locate = locate
+        self.in_cluster = in_cluster
         self.find_credential = find_credential
         self._memories = context.memories
         self.watches = ReferenceWatcher(context, self._has_read)
@@ -264,27 +260,24 @@ class ReferenceReader:
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
         for source in spec.values_sources:
+            ref = local_ref(spec.namespace, source)
             # Nothing of one source is kept for the next one.
             async with self._context.readers.slot(entry.key.namespace):
-                body = await self.read(values_ref(spec, source))
+                body = await self.read(ref)
                 versions.append(version_of(body))
                 if body is not None:
-                    try:
-                        content = await reader.add(source, body)
-                    except ValuesTooLargeError as error:
-                        text = f"with {values_ref(spec, source)} {error}"
-                        raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                    content = await reader.add(ref, source, body)
                     if take is not None:
                         await take(source, content)
                     del content
                 elif not source.optional:
                     raise MissingReferenceError(
-                        f"{values_ref(spec, source)}, a source of values, doesn't exist; create "
+                        f"{ref}, a source of values, doesn't exist; create "
                         "it, or remove it from the spec",
                         BundleReason.VALUES_MISSING,
                     )
         if spec.secret_key is not None:
-            ref = secret_key_ref(spec, spec.secret_key)
+            ref = Ref(SECRETS, spec.namespace, spec.secret_key.secret)
             async with self._context.readers.slot(entry.key.namespace):
                 body = await self.read(ref)
                 versions.append(version_of(body))
@@ -298,14 +291,6 @@ class ReferenceReader:
         self.keep(entry.key, "values", known)
         return found, tuple(reader.files)
 
-    async def in_cluster(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
-        """The spec with the cluster that its release is in, and the credential there, read anew.
-
-        Raises:
-            MissingReferenceError: there is none that may be used.
-        """
-        return await self._locate(entry, spec)
-
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
         """The registry's credential and CA; reads them only if they changed.
 
@@ -315,7 +300,9 @@ class ReferenceReader:
         refs = access_refs(spec)
         if not refs:
             return read_access(spec, {}, self.find_credential(spec))
-        shape = _shape(spec)
+        # By the other fields of the spec, too, Secrets are interpreted.
+        repository, secrets = (spec.registry, spec.repo), (spec.auth, spec.ca_secret)
+        shape = repository, secrets, spec.insecure, spec.binds_passwords
         if (known := self.recall(entry.key, "access", refs, shape)) is not None:
             return cast("Access", known.value)
         versions: list[str] = []
@@ -367,12 +354,6 @@ def read_key(where: str, key: str, data: Mapping[str, str], most: int, reason: R
 def version_of(body: Mapping[str, Any] | None) -> str:
     """The version of an object; empty where it doesn't exist."""
     return str(body["metadata"].get("resourceVersion", "")) if body else ""
-
-
-def _shape(spec: BundleSpec) -> str:
-    """The other fields of a spec by which Secrets are interpreted."""
-    where = f"{spec.registry} {spec.repo} {spec.insecure}"
-    return f"{where} {spec.auth} {spec.ca_secret} {spec.binds_passwords}"
 
 
 def read_access(
@@ -473,32 +454,21 @@ class Ref:
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
-    parts = (verify_ref(spec.namespace, ref) for _, ref in spec.part_refs)
+    parts = (local_ref(spec.namespace, ref) for _, ref in spec.part_refs)
     return frozenset((*values_refs(spec), *access_refs(spec), *parts))
 
 
-def verify_ref(namespace: str, ref: LocalObjectRef) -> Ref:
-    """The object with keys or certificates that an entry in this namespace names."""
-    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
-
-
-def values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
-    """The object of a values source."""
-    resource = SECRETS if source.kind is ValuesKind.SECRET else CONFIGMAPS
-    return Ref(resource, spec.namespace, source.name)
+def local_ref(namespace: str, named: LocalObjectRef | ValuesSource) -> Ref:
+    """The object that an entry in this namespace names: of values, keys or certificates."""
+    return Ref(SECRETS if named.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, named.name)
 
 
 def values_refs(spec: BundleSpec) -> tuple[Ref, ...]:
     """The objects of all values, the key of secret values last."""
-    found = [values_ref(spec, source) for source in spec.values_sources]
+    found = [local_ref(spec.namespace, source) for source in spec.values_sources]
     if spec.secret_key is not None:
-        found.append(secret_key_ref(spec, spec.secret_key))
+        found.append(Ref(SECRETS, spec.namespace, spec.secret_key.secret))
     return tuple(found)
-
-
-def secret_key_ref(spec: BundleSpec, found: SecretKey) -> Ref:
-    """The Secret of ``spec.secretKey``."""
-    return Ref(SECRETS, spec.namespace, found.secret)
 
 
 def access_refs(spec: BundleSpec) -> tuple[Ref, ...]:

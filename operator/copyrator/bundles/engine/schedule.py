@@ -57,13 +57,10 @@ class Schedule:
         self._memories = memories
         self._clock = clock
         self._monotonic = monotonic
-        self._on_stale: list[Callable[[BundleKey, Stale, float], None]] = []
+        self.on_stale: Callable[[BundleKey, Stale, float], None] = lambda *_: None
+        """Is called with what is stale of a Bundle, since which monotonic seconds."""
         memories.on_drop(scheduler.remove)
         bundles.on_rival = lambda key: self.changed(key, Change.RIVAL)
-
-    def on_stale(self, listener: Callable[[BundleKey, Stale, float], None]) -> None:
-        """Have this called with what is stale of a Bundle, since which monotonic seconds."""
-        self._on_stale.append(listener)
 
     def changed(
         self, key: BundleKey, why: Change, *, since: float | None = None, delay: float = 0.0
@@ -78,8 +75,8 @@ class Schedule:
             delay: seconds in which further changes are collected, unless it is due before that.
         """
         if self._bundles.get(key) is not None:
-            for listener in self._on_stale if why.stale is not Stale.NOTHING else ():
-                listener(key, why.stale, self._monotonic() if since is None else since)
+            if why.stale is not Stale.NOTHING:
+                self.on_stale(key, why.stale, self._monotonic() if since is None else since)
             self._memories.of(key, _Changes).since_reconcile |= {why}
         elif why.stale is Stale.DECISION:
             return

@@ -48,28 +48,16 @@ class SealKind(StrEnum):
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class SealLabels:
-    """The labels by which Secrets are found and deleted: their Job and their content."""
+def seal_labels(bundle: str, job: str, kind: str) -> dict[str, str]:
+    """The labels by which Secrets are found: their Job and their content.
 
-    bundle: str
-    job: str
-    kind: str
-    """A ``SealKind``, or a feature's."""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of the Secrets."""
-        return {
-            names.LABEL_BUNDLE: self.bundle,
-            names.LABEL_SEALED_FOR: _label_value(self.job),
-            names.LABEL_SEAL: self.kind,
-        }
-
-    @property
-    def selector(self) -> str:
-        """The label selector for requests."""
-        return ",".join(f"{name}={value}" for name, value in self.labels.items())
+    ``kind``: a ``SealKind``, or a feature's.
+    """
+    return {
+        names.LABEL_BUNDLE: bundle,
+        names.LABEL_SEALED_FOR: _label_value(job),
+        names.LABEL_SEAL: kind,
+    }
 
 
 def _label_value(job: str) -> str:
@@ -94,23 +82,33 @@ def others(bundle: str, jobs: Iterable[str]) -> str:
     return selector
 
 
-def secret_body(
-    owner: Mapping[str, Any] | None,
-    namespace: str,
-    name: str,
-    labels: SealLabels,
-    data: Mapping[str, str],
+async def secret_body(
+    entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
 ) -> dict[str, Any]:
-    """An immutable Secret of this name in the Bundle's namespace, with base64 by key."""
-    owners = [dict(owner)] if owner is not None else []
-    metadata = {"name": name, "namespace": namespace, "labels": labels.labels}
+    """An immutable Secret of a Job, which the Bundle owns.
+
+    While that is being deleted nobody does, as a foreground deletion would delete the Secret: what
+    has no owner is deleted before the Bundle's finalizer is removed.
+    """
+    pause, encoded = TimeSlice(), dict[str, str]()
+    for key, content in data.items():
+        raw = content.encode() if isinstance(content, str) else content
+        encoded[key] = base64.b64encode(raw).decode()
+        await pause.pause()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {**metadata, "ownerReferences": owners},
+        "metadata": {
+            "name": name,
+            "namespace": entry.key.namespace,
+            "labels": seal_labels(entry.key.name, job, kind),
+            "ownerReferences": []
+            if entry.deleting
+            else [owner_reference(entry.key.name, entry.uid)],
+        },
         "immutable": True,
         "type": "Opaque",
-        "data": dict(data),
+        "data": encoded,
     }
 
 
@@ -120,6 +118,10 @@ class _SecretsMemory:
     """Whether this process has deleted Secrets that a former one may have left."""
 
 
+LEFT_WITHIN: Final = timedelta(hours=1)
+"""Time after a Job's end in which a new process removes what an earlier one left."""
+
+
 class SealStore:
     """The Secrets of all Bundles.
 
@@ -127,8 +129,9 @@ class SealStore:
     unique: so they are the same after a restart, and aren't stored.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, features: Features) -> None:
         self._context = context
+        self._features = features
         self._on_removed: list[Callable[[BundleKey, Callable[[str], bool]], None]] = []
 
     def on_removed(self, listener: Callable[[BundleKey, Callable[[str], bool]], None]) -> None:
@@ -161,7 +164,7 @@ class SealStore:
             ApiError: it can't be written.
         """
         data = {KEY: docker_config(credential, spec.registry)}
-        body = await _body(entry, login_secret(job), job, SealKind.VALUES, data)
+        body = await secret_body(entry, login_secret(job), job, SealKind.VALUES, data)
         what = f"Secret {spec.namespace}/{spec.auth} of spec.auth isn't mounted, as "
         remedy = f"leave one entry, {spec.registry}, in the Secret of spec.auth"
         if expires is not None:
@@ -198,7 +201,7 @@ class SealStore:
         """
         salt, name = self.derive(entry, job, "salt"), kubeconfig_secret(job)
         data: dict[str, str | bytes] = {SALT: salt, KUBECONFIG: kubeconfig.encode()}
-        body = await _body(entry, name, job, SealKind.VALUES, data)
+        body = await secret_body(entry, name, job, SealKind.VALUES, data)
         try:
             if owner is None:
                 await self._replace(body)
@@ -222,57 +225,73 @@ class SealStore:
         return sealed_kubeconfig(seal_of(salt, found.encode()))
 
     async def store(
-        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
+        self,
+        entry: BundleEntry,
+        name: str,
+        job: str,
+        kind: str,
+        data: Mapping[str, str | bytes],
+        *,
+        replaces: bool = False,
     ) -> None:
-        """Store texts in a Secret of a Job; one that is there already is kept.
+        """Store texts in a Secret of a Job; one that is there already is kept, or replaced.
 
         Raises:
             ApiError: it can't be written.
         """
-        await self._create(await _body(entry, name, job, kind, data))
-
-    async def replace(
-        self, entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
-    ) -> None:
-        """Store texts in a Secret of a Job, in place of one that is there already.
-
-        Raises:
-            ApiError: it can't be written.
-        """
-        await self._replace(await _body(entry, name, job, kind, data))
+        body = await secret_body(entry, name, job, kind, data)
+        await (self._replace(body) if replaces else self._create(body))
 
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
         if job:
-            await self._remove(entry, SealLabels(entry.key.name, job, SealKind.VALUES).selector)
-            self._report_removed(entry.key, job.__eq__)
+            labels = seal_labels(entry.key.name, job, SealKind.VALUES)
+            await self._remove(entry, ",".join(map("=".join, labels.items())), job.__eq__)
 
     async def remove_job(self, entry: BundleEntry, job: str) -> None:
         """Delete all Secrets of a Job."""
-        await self._remove(entry, of_job(entry.key.name, job))
-        self._report_removed(entry.key, job.__eq__)
+        await self._remove(entry, of_job(entry.key.name, job), job.__eq__)
 
     async def remove_others(self, entry: BundleEntry, kept: Iterable[str | None]) -> None:
         """Delete the Secrets of all the Bundle's Jobs except these."""
-        names_kept = {job for job in kept if job}
-        await self._remove(entry, others(entry.key.name, names_kept))
-        self._report_removed(entry.key, lambda job: job not in names_kept)
-        self.set_tidied(entry.key)
+        jobs = {job for job in kept if job}
+        await self._remove(entry, others(entry.key.name, jobs), lambda job: job not in jobs)
+        self._context.memories.of(entry.key, _SecretsMemory).is_tidied = True
 
-    def is_tidied(self, key: BundleKey) -> bool:
-        """Whether this process has deleted a Bundle's Secrets that a former one may have left."""
-        memory = self._context.memories.find(key, _SecretsMemory)
-        return memory is not None and memory.is_tidied
+    async def tidy(
+        self, entry: BundleEntry, spec: BundleSpec, *further: str | None, may_have: bool = False
+    ) -> datetime | None:
+        """Delete what a Bundle's Jobs don't need, once in a process, where one may have left it.
 
-    def set_tidied(self, key: BundleKey) -> None:
-        """Record that a former process has left none, or that they were deleted."""
-        self._context.memories.of(key, _SecretsMemory).is_tidied = True
+        Args:
+            entry: the Bundle.
+            spec: its spec.
+            further: when Jobs ended, beside that of the last attempt.
+            may_have: whether its Jobs may have had Secrets, beside those for logins and clusters.
 
-    def _report_removed(self, key: BundleKey, is_removed: Callable[[str], bool]) -> None:
-        for listener in self._on_removed:
-            listener(key, is_removed)
+        Returns:
+            When to try again, as an error stops nothing.
+        """
+        known, clock = self._context.memories.find(entry.key, _SecretsMemory), self._context.clock
+        if known is not None and known.is_tidied:
+            return None
+        has_secrets = self._features.have_secrets(spec)
+        if not (may_have or spec.auth or has_secrets or spec.is_remote):
+            return None
+        since = AT_ONCE if has_secrets else clock() - LEFT_WITHIN
+        ends = map(parse_time, (*further, entry.status.attempted.finished_at))
+        if any(end >= since for end in ends if end is not None):
+            try:
+                await self.remove_others(entry, self._features.needed_jobs(entry.status))
+            except ApiError as error:
+                log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
+                return clock() + timedelta(seconds=ERROR_SECONDS)
+        self._context.memories.of(entry.key, _SecretsMemory).is_tidied = True
+        return None
 
-    async def _remove(self, entry: BundleEntry, selector: str) -> None:
+    async def _remove(
+        self, entry: BundleEntry, selector: str, is_removed: Callable[[str], bool]
+    ) -> None:
         """Delete Secrets; on an error they are deleted with the Bundle, their owner."""
         memory = self._context.memories.of(entry.key, _SecretsMemory)
         known, memory.is_tidied = memory.is_tidied, False  # where this fails, it is repeated
@@ -282,6 +301,8 @@ class SealStore:
         except (NotFound, Forbidden) as error:
             log.debug("%s: Secrets with %s can't be deleted: %s", entry.key, selector, error)
         memory.is_tidied = known
+        for listener in self._on_removed:
+            listener(entry.key, is_removed)
 
     async def _replace(self, body: Mapping[str, Any]) -> None:
         """Write a Secret of a Job, which may have another content than one that is there."""
@@ -299,72 +320,3 @@ class SealStore:
             await self._context.client.create(SECRETS, namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
             log.debug("Secret %s/%s exists already", namespace, name)
-
-
-async def _body(
-    entry: BundleEntry, name: str, job: str, kind: str, data: Mapping[str, str | bytes]
-) -> dict[str, Any]:
-    """A Secret of a Job."""
-    pause, encoded = TimeSlice(), {}
-    for key, content in data.items():
-        encoded[key] = _encode(content)
-        await pause.pause()
-    labels = SealLabels(entry.key.name, job, kind)
-    return secret_body(_owner(entry), entry.key.namespace, name, labels, encoded)
-
-
-def _owner(entry: BundleEntry) -> dict[str, Any] | None:
-    """The Bundle; None while it is being deleted: a foreground deletion would delete the Secret.
-
-    What has no owner is deleted before the Bundle's finalizer is removed.
-    """
-    return None if entry.deleting else owner_reference(entry.key.name, entry.uid)
-
-
-def _encode(content: str | bytes) -> str:
-    content = content.encode() if isinstance(content, str) else content
-    return base64.b64encode(content).decode()
-
-
-LEFT_WITHIN: Final = timedelta(hours=1)
-"""Time after a Job's end in which a new process removes what an earlier one left."""
-
-
-@dataclass(frozen=True, slots=True)
-class SecretTidier:
-    """Deletes them once in a process; of all Bundles."""
-
-    context: Context
-    seals: SealStore
-    features: Features
-
-    async def tidy(
-        self, entry: BundleEntry, spec: BundleSpec, *further: str | None, may_have: bool = False
-    ) -> datetime | None:
-        """Delete what a Bundle's Jobs don't need, where one may have left something.
-
-        Args:
-            entry: the Bundle.
-            spec: its spec.
-            further: when Jobs ended, beside that of the last attempt.
-            may_have: whether its Jobs may have had Secrets, beside those for logins and clusters.
-
-        Returns:
-            When to try again, as an error stops nothing.
-        """
-        if self.seals.is_tidied(entry.key):
-            return None
-        has_secrets = self.features.have_secrets(spec)
-        if not (may_have or spec.auth or has_secrets or spec.is_remote):
-            return None
-        since = AT_ONCE if has_secrets else self.context.clock() - LEFT_WITHIN
-        ends = map(parse_time, (*further, entry.status.attempted.finished_at))
-        if any(end >= since for end in ends if end is not None):
-            try:
-                needed = self.features.needed_jobs(entry.status)
-                await self.seals.remove_others(entry, needed)
-            except ApiError as error:
-                log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
-                return self.context.clock() + timedelta(seconds=ERROR_SECONDS)
-        self.seals.set_tidied(entry.key)
-        return None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
 from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleStatus, GateStatus
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
@@ -77,14 +77,6 @@ _REFUSALS: Final = (
 """Reasons why a spec is rejected, whether it suspends the Bundle or not."""
 
 
-def suspended_by(entry: BundleEntry) -> BundleReason | None:
-    """The reason of Ready while nothing is deployed, by the annotation or the spec; else None."""
-    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
-        return BundleReason.AUTOUPDATE_DISABLED
-    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
-    return BundleReason.SUSPENDED if suspends else None
-
-
 def keep_ready(
     entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
 ) -> tuple[BundleStatus, ReadyCondition]:
@@ -92,7 +84,9 @@ def keep_ready(
 
     A Job that was begun before goes on: its outcome becomes what Ready was.
     """
-    before, by = entry.status, suspended_by(entry)
+    before, by = entry.status, BundleReason.AUTOUPDATE_DISABLED if entry.is_paused else None
+    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    by = by or (BundleReason.SUSPENDED if suspends else None)
     if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
         return structs.replace(status, suspension=NOT_SUSPENDED), verdict
     if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
@@ -107,7 +101,7 @@ def keep_ready(
             ready,
             observed=before.observed_generation,
             generation=entry.generation,
-            edits=int(isinstance(entry.spec, BundleSpec) and entry.spec.suspend),
+            edits=int(suspends),
         )
     if by is BundleReason.SUSPENDED and verdict.health is Health.PAUSED:
         kept = structs.replace(kept, pending=verdict.message or None)
@@ -118,18 +112,13 @@ def keep_ready(
     return status, suspended_ready(kept, by, is_edited=is_edited)
 
 
+@dataclass(eq=False)
 class StatusWriter:
     """Writes the statuses of Bundles."""
 
-    def __init__(
-        self,
-        context: Context,
-        patches: BundlePatcher,
-        features: Features,
-    ) -> None:
-        self._context = context
-        self._patches = patches
-        self._features = features
+    context: Context
+    patches: BundlePatcher
+    features: Features
 
     async def write(
         self,
@@ -151,45 +140,36 @@ class StatusWriter:
         Raises:
             StaleError: another client changed the Bundle since ``entry``; nothing was written.
         """
-        now = self._context.clock()
         found = verdict
         status, verdict = keep_ready(entry, status, found)
         verdict = self._naming_rivals(entry, verdict)
-        observed = entry.status.observed_generation
-        generation = entry.generation if decided else observed
-        spec = entry.spec
-        gates = self._context.gates
-        gated = isinstance(spec, BundleSpec) and gates.any_of(spec)
-        kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
-        status = structs.replace(status, gates=kept, deploy=status.deploy.shortened())
-        if not gated:
-            is_told = status.pin.digest is not None or bool(status.pin.refusal)
-            status, gated = gates.unrecorded(status), bool(kept) or is_told
-        further = self._further(entry, status, found, gated=gated)
+        generation = entry.generation if decided else entry.status.observed_generation
+        status = structs.replace(status, deploy=status.deploy.shortened())
+        status, further = self._further(entry, status, found)
         if not entry.is_plain:
-            for feature in self._features.of(entry, Feature.conditions):
+            for feature in self.features.of(entry, Feature.conditions):
                 further |= feature.conditions(entry, status)
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
             generation=generation or 0,
-            now=now,
+            now=self.context.clock(),
             further=further,
         ) + unmanaged_conditions(entry.status.conditions)
         status = structs.replace(status, conditions=conditions, observed_generation=generation)
         if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
-        if not _has_changed(spec, entry.status, status):
+        if not _has_changed(entry.spec, entry.status, status):
             return entry
         if not entry.is_plain:
-            for feature in self._features.of(entry, Feature.refresh):
+            for feature in self.features.of(entry, Feature.refresh):
                 status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
         if verdict.health is Health.PAUSED and entry.status.attempted.is_running:
             self._record_ready(entry, status, found)  # the outcome of the last attempt
         self._record_ready(entry, status, verdict)
         self._record_features(entry, written)
-        if gated:
+        if ConditionType.UPDATE_PENDING in further:
             self._record_update(entry, status, verdict)
         return written
 
@@ -210,7 +190,7 @@ class StatusWriter:
     def _record_features(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have features tell what has changed of theirs."""
         if not (before.is_plain and written.is_plain):
-            self._features.record(before, written)
+            self.features.record(before, written)
 
     def _record_ready(
         self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
@@ -219,9 +199,9 @@ class StatusWriter:
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
         kind, reason = ConditionType.READY, verdict.reason
-        if entry.is_plain or not self._features.has_told(entry, kind, reason, status):
+        if entry.is_plain or not self.features.has_told(entry, kind, reason, status):
             type_: EventType | None = WARNING if verdict.is_failure else None
-            self._context.emit(entry, verdict.reason, verdict.message, type_)
+            self.context.emit(entry, verdict.reason, verdict.message, type_)
 
     def _record_update(
         self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
@@ -230,28 +210,33 @@ class StatusWriter:
         before, update = entry.status, ready_conditions.update_pending(status)
         kind, reported = ConditionType.UPDATE_PENDING, ready_conditions.update_pending(before)
         is_told = update.reason in {reported.reason, verdict.reason}
-        is_told = is_told or self._features.has_told(entry, kind, update.reason, status)
+        is_told = is_told or self.features.has_told(entry, kind, update.reason, status)
         if update.status == ConditionStatus.TRUE and not is_told:
-            self._context.emit(entry, update.reason, update.message)
-        _record_force(self._context, entry, status)
+            self.context.emit(entry, update.reason, update.message)
+        _record_force(self.context, entry, status)
 
     def _further(
-        self,
-        entry: BundleEntry,
-        status: BundleStatus,
-        ready: ReadyCondition,
-        *,
-        gated: bool,
-    ) -> dict[ConditionType, FurtherCondition | None]:
-        """The further conditions but features'; None for those that the Bundle doesn't have."""
-        spec = entry.spec
+        self, entry: BundleEntry, status: BundleStatus, ready: ReadyCondition
+    ) -> tuple[BundleStatus, dict[ConditionType, FurtherCondition | None]]:
+        """The status with the verdicts of the gates that the Bundle has, and further conditions.
+
+        Without features'; one is None that the Bundle doesn't have.
+        """
+        spec, gates, gated = entry.spec, self.context.gates, False
+        kept: tuple[GateStatus, ...] = ()
         found: dict[ConditionType, FurtherCondition | None] = {}
+        if isinstance(spec, BundleSpec):
+            kept, gated = gates.kept(spec, status.gates), gates.any_of(spec)
+            withheld = withheld_condition(self.context.effective(spec))
+            found[ConditionType.SETTINGS_WITHHELD] = withheld
+        status = structs.replace(status, gates=kept)
+        if not gated:
+            for record in filter(None, (gate.record for gate in gates)):
+                status = status.with_part(record())
+            gated = bool(kept) or status.pin.digest is not None or bool(status.pin.refusal)
         if gated:
             found[ConditionType.UPDATE_PENDING] = ready_conditions.update_pending(status, ready)
-        if isinstance(spec, BundleSpec):
-            withheld = withheld_condition(self._context.effective(spec))
-            found[ConditionType.SETTINGS_WITHHELD] = withheld
-        return found
+        return status, found
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write the whole status by a merge patch.
@@ -260,17 +245,17 @@ class StatusWriter:
         restored backup the same change would be written at every poll.
         """
         if not entry.is_plain:
-            for feature in self._features.of(entry, Feature.derive):
+            for feature in self.features.of(entry, Feature.derive):
                 status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
-        return await self._patches.patch(entry, {"status": patch}, subresource="status")
+        return await self.patches.patch(entry, {"status": patch}, subresource="status")
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
         if isinstance(entry.spec, InvalidSpec):
             return verdict
         release = entry.release
-        bundles = self._context.bundles.bundles_of(release)
+        bundles = self.context.bundles.bundles_of(release)
         if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
         if release is None or not entry.holds(release):
@@ -331,17 +316,10 @@ class BundlePatcher:
         Raises:
             StaleError: another client changed it since ``entry``; nothing was written.
         """
-        key, guard = entry.key, {"uid": entry.uid, "resourceVersion": entry.resource_version}
+        guard = {"uid": entry.uid, "resourceVersion": entry.resource_version}
         body = {**body, "metadata": {**body.get("metadata", {}), **guard}}
         try:
-            answer = await self._context.client.patch(
-                BUNDLES,
-                key.namespace,
-                key.name,
-                body,
-                kind=PatchType.MERGE,
-                subresource=subresource,
-            )
+            answer = await self._patch(entry, body, PatchType.MERGE, subresource)
         except ConflictError:
             await self.refresh(entry)
             raise StaleError from None
@@ -356,7 +334,10 @@ class BundlePatcher:
             kept.append(names.FINALIZER_BUNDLE)
         metadata: dict[str, Any] = {"finalizers": kept}
         if entry.leftovers:
-            metadata["annotations"] = await self._kopf_annotations(entry)
+            body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
+            found = body["metadata"].get("annotations") or {}
+            ended = (name for name in found if name.startswith(names.KOPF_PREFIX))
+            metadata["annotations"] = dict.fromkeys(ended)
         return await self.patch(entry, {"metadata": metadata})
 
     async def remove_finalizer(self, entry: BundleEntry) -> None:
@@ -375,14 +356,7 @@ class BundlePatcher:
         uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
         patch = [uid, *reset_patch(entry.status)]
         try:
-            answer = await self._context.client.patch(
-                BUNDLES,
-                entry.key.namespace,
-                entry.key.name,
-                patch,
-                kind=PatchType.JSON,
-                subresource="status",
-            )
+            answer = await self._patch(entry, patch, PatchType.JSON, "status")
         except Invalid:
             return entry  # the patch's test failed: it isn't 1 any more
         return self._take(answer)
@@ -402,7 +376,10 @@ class BundlePatcher:
         self._context.bundles.take(written)
         return written
 
-    async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
-        body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
-        found = body["metadata"].get("annotations") or {}
-        return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
+    async def _patch(
+        self, entry: BundleEntry, body: Any, kind: PatchType, subresource: str | None
+    ) -> dict[str, Any]:
+        namespace, name = entry.key.namespace, entry.key.name
+        return await self._context.client.patch(
+            BUNDLES, namespace, name, body, kind=kind, subresource=subresource
+        )

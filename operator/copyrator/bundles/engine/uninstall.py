@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -65,7 +65,7 @@ class UninstallMemory:
     """The uid of the Bundle whose finalizer was removed, so that it is removed once."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Uninstaller:
     """Reconciles Bundles with a deletionTimestamp."""
 
@@ -73,15 +73,14 @@ class Uninstaller:
     jobs: JobClient
     patches: BundlePatcher
     ownership: ReleaseOwnership
-    _: KW_ONLY
     references: ReferenceReader
     seals: SealStore
     redaction: Redactor
     features: Features
-    _recheck: timedelta = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._recheck = timedelta(seconds=self.context.timing.uninstall_recheck)
+    @property
+    def _recheck(self) -> timedelta:
+        return timedelta(seconds=self.context.timing.uninstall_recheck)
 
     async def uninstall(self, entry: BundleEntry) -> Step:
         """Take the next step towards removing the finalizer."""
@@ -92,7 +91,8 @@ class Uninstaller:
         if any(job.kind.is_further for job in self.jobs.of(entry.key, entry.uid)):
             for one in self.features.offering(Feature.retire):
                 await one.retire(entry)
-        if await self._skips_uninstall(entry):
+        if cause := await self._skip_cause(entry):
+            self._orphan(entry, cause)
             return await self._remove_finalizer(entry)
         if entry.status.attempted.is_running or self._deploy_runs(entry):
             text = "A deploy is running; the deletion continues when it has ended"
@@ -110,15 +110,15 @@ class Uninstaller:
         self.context.memories.of(entry.key, UninstallMemory).finished = entry.uid
         return Step(entry)
 
-    async def _skips_uninstall(self, entry: BundleEntry) -> bool:
-        """Whether the release isn't uninstalled: by force-delete, or in a Terminating namespace."""
+    async def _skip_cause(self, entry: BundleEntry) -> str:
+        """Why its release isn't uninstalled, whatever the spec says; empty: it is."""
         if entry.annotations.get(names.ANN_FORCE_DELETE) == "true":
-            self._orphan(entry, "force-delete")
-        elif await self._is_namespace_terminating(entry.key.namespace):
-            self._orphan(entry, "namespace-terminating")
-        else:
-            return False
-        return True
+            return "force-delete"
+        try:
+            body = await self.context.client.get(NAMESPACES, None, entry.key.namespace)
+        except NotFound:
+            return "namespace-terminating"
+        return "namespace-terminating" if "deletionTimestamp" in body["metadata"] else ""
 
     async def _has_nothing_to_uninstall(self, entry: BundleEntry) -> bool:
         """Whether there is no release to uninstall, or it is to be kept."""
@@ -140,13 +140,6 @@ class Uninstaller:
             self.context.record(entry, BundleEvent.RELEASE_KEPT, text)
             return True
         return not entry.status.has_deployed and await self._is_never_installed(entry)
-
-    async def _is_namespace_terminating(self, namespace: str) -> bool:
-        try:
-            body = await self.context.client.get(NAMESPACES, None, namespace)
-        except NotFound:
-            return True
-        return "deletionTimestamp" in body["metadata"]
 
     async def _is_never_installed(self, entry: BundleEntry) -> bool:
         """Whether all attempts failed before Helm stored a release.
@@ -216,7 +209,7 @@ class Uninstaller:
             ):
                 await self.jobs.set_ttl(last, None)  # its pod tells why until the next attempt
                 return wait
-            self._count(last, "failed")
+            self.jobs.count("uninstall", "failed", last.created, last.finished)
             await self.jobs.set_ttl(last, LONG_TTL)
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
@@ -224,18 +217,11 @@ class Uninstaller:
         """Report that the release is uninstalled, and set the TTL of its Jobs."""
         for job in jobs:
             await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
-        self._count(done, "succeeded")
+        self.jobs.count("uninstall", "succeeded", done.created, done.finished)
         text = f"Release {entry.key.name} is uninstalled"
         self.context.record(entry, BundleEvent.UNINSTALLED, text)
         log.info("%s: its release is uninstalled", entry.key)
         return await self._remove_finalizer(entry)
-
-    def _count(self, job: JobRecord, outcome: str) -> None:
-        metrics = self.context.metrics
-        metrics.deploys.labels("uninstall", outcome).inc()
-        if job.created is not None and job.finished is not None:
-            seconds = (job.finished - job.created).total_seconds()
-            metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
 
     async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> Step:
         now = self.context.clock()

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, cast
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.references import Known, ReferenceReader, verify_ref, version_of
+from copyrator.bundles.engine.references import Known, ReferenceReader, local_ref, version_of
 from copyrator.bundles.evidence.key_files import Contents, files_of
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class KeyReader(Generic[T]):
         Raises:
             ApiError: one can't be read.
         """
-        refs = tuple(verify_ref(spec.namespace, one) for one in wanted)
+        refs = tuple(local_ref(spec.namespace, one) for one in wanted)
         if (known := self.references.recall(entry.key, self.use, refs, shape)) is not None:
             return cast("T", known.value)
         contents: dict[LocalObjectRef, Mapping[str, bytes] | None] = {}

@@ -220,10 +220,10 @@ async def read_files(
     client: KubeClient, namespace: str, ref: LocalObjectRef
 ) -> Mapping[str, bytes] | None:
     """The content of an object that is named for its keys; None where it doesn't exist."""
-    from copyrator.bundles.engine.references import verify_ref  # noqa: PLC0415 - not for --help
+    from copyrator.bundles.engine.references import local_ref  # noqa: PLC0415 - not for --help
     from copyrator.bundles.evidence.key_files import files_of  # noqa: PLC0415 - not for --help
 
-    there = verify_ref(namespace, ref)
+    there = local_ref(namespace, ref)
     try:
         return files_of(ref, await client.get(there.resource, there.namespace, there.name))
     except errors.NotFound:

@@ -28,6 +28,7 @@ from copyrator.bundles.jobs.identity import spec_hash
 from copyrator.bundles.words import load_words
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (
+    ASSUMED,
     BundleView,
     bundle_columns,
     describe_bundle,
@@ -510,3 +511,47 @@ def test_describe_says_which_tags_are_looked_at() -> None:
     assert not described(body, "Tag filter")
     body["spec"]["tagFilter"] = ".*-eu"
     assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
+
+
+VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("label", "body", "lines"),
+    [
+        ("Deployed", bundle(deployed=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(available=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(), ["-"]),
+        (
+            "Next attempt",
+            bundle(attempted={"nextRetryAt": "2026-01-02T12:05:00Z"}),
+            ["in 5m"],
+        ),
+        (
+            "Next poll",
+            bundle({}, {"disable-autoupdate": "x"}, nextPollAt="2026-01-02T12:05:00Z"),
+            ["none: annotation operator.werf.dev/disable-autoupdate"],
+        ),
+        (
+            "Next poll",
+            bundle(
+                {"interval": "5m"},
+                nextPollAt="2026-01-02T11:59:00Z",
+                conditions=[condition("Ready", "False", "TagNotFound")],
+            ),
+            ["soon, every 5m"],
+        ),
+        ("Next poll", bundle(), [f"every 10m{ASSUMED}"]),
+        ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
+        (
+            "Last error",
+            bundle(lastError={"reason": "DeployFailed", "message": "no", "logTail": "x"}),
+            ["DeployFailed: no", "(copyrator logs bundle apps/shop prints werf's log)"],
+        ),
+        ("Last error", bundle(lastError={"reason": "R", "message": "no"}), ["R: no"]),
+    ],
+)
+def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str]) -> None:
+    first, *below = lines
+    text = f"{label}:"
+    assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]

@@ -12,7 +12,6 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
-from copyrator.bundles.engine.sealed import SecretTidier
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.approval.fields import (
     ApprovalSpec,
@@ -74,12 +73,10 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         *,
         permissions: PermissionRecorder,
         enforcement: EnforcementReviewer,
-        secrets: SecretTidier,
     ) -> None:
         super().__init__(parts)
         self._permissions = permissions
         self._enforcement = enforcement
-        self._secrets = secrets
         self.judges: list[Judge] = []
         """Are asked about each plan that was made, in this order."""
 
@@ -148,7 +145,7 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
             await self.seals.remove_job(entry, memory.values_of)
             memory.values_of = None
         end, may_have = task.record.made_at or task.record.started_at, spec.uses(ApprovalSpec)
-        return await self._secrets.tidy(entry, spec, end, may_have=may_have)
+        return await self.seals.tidy(entry, spec, end, may_have=may_have)
 
     def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
         """Of a fault the next reconcile reports, if need be."""

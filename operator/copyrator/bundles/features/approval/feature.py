@@ -31,7 +31,7 @@ from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, 
 from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.sealed import SealStore, SecretTidier
+from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
@@ -114,7 +114,6 @@ class ApprovalFeature(HoldingFeature):
             self.parts,
             permissions=self._permissions,
             enforcement=enforcement,
-            secrets=SecretTidier(context, seals, features),
         )
         kept = context.timing.of(GuardTiming).kept
         self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)

@@ -407,7 +407,7 @@ class InventoryStore:
         data = signed(_RECORD, text, self._key(entry))
         bundle = entry.key.name
         name = release_secret(bundle, 1 - slot)
-        await self._seals.replace(entry, name, bundle, SealKind.RELEASE, data)
+        await self._seals.store(entry, name, bundle, SealKind.RELEASE, data, replaces=True)
         with suppress(NotFound):
             former = release_secret(bundle, slot)
             await self._client.delete(SECRETS, entry.key.namespace, former)

@@ -17,17 +17,15 @@ from copyrator.api.text import parse_time
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.choose import (
-    Judge,
     PendingError,
     RegistryReader,
     Resolution,
     Resolver,
 )
-from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.feature import Parts
 from copyrator.bundles.engine.gate import Candidate, Gates
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.registry import RegistryPoller
-from copyrator.bundles.engine.sealed import SealStore, SecretTidier
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
@@ -88,9 +86,9 @@ class Previews(PlanMachine[PreviewMemory]):
     memory = PreviewMemory
     renders = 1
 
-    def __init__(self, parts: PlanParts, polls: RegistryPoller, secrets: SecretTidier) -> None:
+    def __init__(self, parts: PlanParts, polls: RegistryPoller) -> None:
         super().__init__(parts)
-        self._polls, self._secrets = polls, secrets
+        self._polls = polls
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Take the next steps of a preview.
@@ -104,7 +102,7 @@ class Previews(PlanMachine[PreviewMemory]):
         ends = (
             one.made_at or one.started_at for one in (entry.status.part(PlanStatus), task.record)
         )
-        again = await self._secrets.tidy(entry, spec, *ends, may_have=True)
+        again = await self.seals.tidy(entry, spec, *ends, may_have=True)
         step = await self._observe(task)
         step = replace(step, due=(*step.due, again))
         return step.then(lambda written: self._begin_requested(replace(task, entry=written)))
@@ -197,16 +195,15 @@ class Previews(PlanMachine[PreviewMemory]):
             memory.since,
         )
         read, _ = await self.jobs.features.read(entry, spec, judged)
-        ask, recheck = self.jobs.features.ask, self.jobs.features.recheck
-        judge = Judge(queries, judged, context.clock(), read, ask, recheck)
-        found = Resolver(judge).resolve()
+        resolver = Resolver(queries, judged, context.clock(), self.jobs.features, read)
+        found = resolver.resolve()
         if found is None or not found.digest or found.error is not None:
             return found
         gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
         of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
         candidate = Candidate(found.tag, found.digest)
         try:
-            _, held = replace(judge, queries=gated, gates=of_chart).judge(candidate)
+            _, held = replace(resolver, queries=gated, gates=of_chart).judge(candidate)
         except PendingError:
             return None
         return Resolution(held=held) if held else found
@@ -238,8 +235,7 @@ class PreviewFeature(QueuedFeature):
         approval = parts.of(ApprovalFeature)
         self.queue = approval.queue
         self.queue.add(PREVIEW)
-        secrets = SecretTidier(self.context, parts.of(SealStore), parts.of(Features))
-        self._previews = Previews(approval.parts, parts.of(RegistryPoller), secrets)
+        self._previews = Previews(approval.parts, parts.of(RegistryPoller))
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with one, or begin it."""

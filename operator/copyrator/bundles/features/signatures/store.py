@@ -19,7 +19,7 @@ from copyrator.api.text import count
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.references import ReferenceReader, verify_ref
+from copyrator.bundles.engine.references import ReferenceReader, local_ref
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.evidence.key_files import Contents, files_of
 from copyrator.bundles.evidence.keys import KeyReader
@@ -211,7 +211,7 @@ class TrustStore:
         return await asyncio.to_thread(policy_in, body)
 
     async def _read_object(self, ref: LocalObjectRef) -> Mapping[str, bytes] | None:
-        there = verify_ref(self._context.settings.namespace, ref)
+        there = local_ref(self._context.settings.namespace, ref)
         try:
             body = await self._context.client.get(there.resource, there.namespace, there.name)
         except NotFound:
@@ -243,7 +243,7 @@ class TrustStore:
         for ref in self._watches.keys() - refs:
             self._watches.pop(ref).release()
         for ref in refs - self._watches.keys():
-            there = verify_ref(self._context.settings.namespace, ref)
+            there = local_ref(self._context.settings.namespace, ref)
             spec = WatchSpec(
                 resource=there.resource,
                 namespace=there.namespace,

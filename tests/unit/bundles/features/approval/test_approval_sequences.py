@@ -22,9 +22,9 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.bundle import BundleEntry, Memories, acknowledge, read_entry
 from copyrator.bundles.engine.choose import Resolution
-from copyrator.bundles.engine.deploy import Case, MomentGates, decide_deploy, record_resolution
+from copyrator.bundles.engine.deploy import Case, decide_deploy, record_resolution
 from copyrator.bundles.engine.feature import Feature, Features
-from copyrator.bundles.engine.gate import Gates
+from copyrator.bundles.engine.gate import NOTHING_FOUND, Gates
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
 from copyrator.bundles.features.approval import record as plan_record
@@ -252,8 +252,17 @@ class Simulation:
         status = self.observed(entry)
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
-        moment = MomentGates((approval.GATE,), features=FEATURES)
-        case = decide_deploy(entry, spec, resolution, values, status, moment=moment, now=self.now)
+        case = decide_deploy(
+            entry,
+            spec,
+            resolution,
+            values,
+            status,
+            moment=(approval.GATE,),
+            features=FEATURES,
+            findings=NOTHING_FOUND,
+            now=self.now,
+        )
         status = record_resolution(case, self.now, Gates())
         if case.deploys:
             self.begin(case, status)

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.replacing import replace
@@ -50,7 +50,7 @@ def plans(client: Client) -> PlanStore:
         client=client,
         memories=Memories(),  # as after a restart
     )
-    return PlanStore(context, SealStore(context))
+    return PlanStore(context, SealStore(context, cast("Any", None)))
 
 
 def stored(text: str = TEXT) -> tuple[Client, ApprovedPlan]:

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.view.objects_seen import PLAN
-from tests.unit.cli.view.test_bundle import bundle, cells, condition, described, planned, why
-
-from copyrator.cli.view.bundle import (
-    ASSUMED,
-)
+from tests.unit.cli.view.test_bundle import cells, described, planned, why
 
 
 def test_describe_and_why_say_how_to_decide() -> None:
@@ -34,25 +30,25 @@ def test_describe_and_why_say_how_to_decide() -> None:
     assert described(planned(None), "Plan") == why(planned(None), "Plan:") == []
 
 
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        ({"bound": True}, "bound: what is deployed is what was planned"),
-        (
-            {"bound": True, "hidden": 1},
-            "bound: what is deployed is what was planned; the chart hides contents of 1 object",
-        ),
-        ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
-        ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
-        ({}, ""),  # a plan from before that was judged
-    ],
-)
+CONTENTS: list[tuple[dict[str, Any], str]] = [
+    ({"bound": True}, "bound: what is deployed is what was planned"),
+    (
+        {"bound": True, "hidden": 1},
+        "bound: what is deployed is what was planned; the chart hides contents of 1 object",
+    ),
+    ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
+    ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
+    ({}, ""),  # a plan from before that was judged
+]
+"""What is known of a plan's contents, and how it is said."""
+
+
+@pytest.mark.parametrize(("plan", "text"), CONTENTS)
 def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str) -> None:
-    body = planned(PLAN | plan, preview=PLAN | plan)
+    body = planned(PLAN | plan)
     line = f"  Contents:      {text}"
     assert (described(body, "Plan")[1] == line) is bool(text)
     assert (why(body, "Plan:")[1] == line) is bool(text)
-    assert described(body, "Preview")[1:] == ([line] if text else [])
 
 
 @pytest.mark.parametrize(
@@ -96,64 +92,3 @@ def test_what_changed_besides_the_chart_is_named() -> None:
     assert f"  Changed:       {said}" in why(body, "Plan:")
     body = planned(PLAN | {"changeUnknown": "what changed isn't known: x"})
     assert "  Changed:       what changed isn't known: x" in described(body, "Plan")
-
-
-VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
-
-
-@pytest.mark.parametrize(
-    ("label", "body", "lines"),
-    [
-        ("Deployed", bundle(deployed=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
-        ("Available", bundle(available=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
-        ("Available", bundle(), ["-"]),
-        (
-            "Next attempt",
-            bundle(attempted={"nextRetryAt": "2026-01-02T12:05:00Z"}),
-            ["in 5m"],
-        ),
-        (
-            "Preview",
-            bundle(preview={"outcome": "Running", "version": "1.2.0", "job": "j"}),
-            ["1.2.0, being made by the Job j"],
-        ),
-        (
-            "Preview",
-            bundle(
-                preview={
-                    "outcome": "Failed",
-                    "requestedVersion": "1.2",
-                    "reason": "PlanFailed",
-                    "message": "no",
-                }
-            ),
-            ["1.2 isn't planned: PlanFailed: no"],
-        ),
-        (
-            "Next poll",
-            bundle({}, {"disable-autoupdate": "x"}, nextPollAt="2026-01-02T12:05:00Z"),
-            ["none: annotation operator.werf.dev/disable-autoupdate"],
-        ),
-        (
-            "Next poll",
-            bundle(
-                {"interval": "5m"},
-                nextPollAt="2026-01-02T11:59:00Z",
-                conditions=[condition("Ready", "False", "TagNotFound")],
-            ),
-            ["soon, every 5m"],
-        ),
-        ("Next poll", bundle(), [f"every 10m{ASSUMED}"]),
-        ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
-        (
-            "Last error",
-            bundle(lastError={"reason": "DeployFailed", "message": "no", "logTail": "x"}),
-            ["DeployFailed: no", "(copyrator logs bundle apps/shop prints werf's log)"],
-        ),
-        ("Last error", bundle(lastError={"reason": "R", "message": "no"}), ["R: no"]),
-    ],
-)
-def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str]) -> None:
-    first, *below = lines
-    text = f"{label}:"
-    assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]
