@@ -84,9 +84,10 @@ def keep_ready(
 
     A Job that was begun before goes on: its outcome becomes what Ready was.
     """
-    before, by = entry.status, BundleReason.AUTOUPDATE_DISABLED if entry.is_paused else None
-    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
-    by = by or (BundleReason.SUSPENDED if suspends else None)
+    before, suspends = entry.status, isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    by = BundleReason.SUSPENDED if suspends else None
+    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        by = BundleReason.AUTOUPDATE_DISABLED
     if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
         return structs.replace(status, suspension=NOT_SUSPENDED), verdict
     if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
