@@ -20,7 +20,7 @@ from bench.rig import Rig
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.bundles.features.approval.operations import Plan, read_block
 from copyrator.bundles.features.approval.script import deploy_command, plan_command
-from copyrator.bundles.features.charts.script import checked_deploy_command
+from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.script import SealedFile
 from demo.chart import ROOT
 from localcluster import Cluster

@@ -131,6 +131,8 @@ class Place(Enum):
     """Rows: `describe`, `why` and details, about what was deployed. Lines: `why`, below these."""
     LEAD = auto()
     """Lines: the first sentence of a page of a Bundle that waits: what a person has to decide."""
+    AWAITS = auto()
+    """Lines: the reason for which a person has to do something, where no version waits for that."""
     NEWS = auto()
     """Lines: overviews, of a Bundle without trouble."""
     LOGIN = auto()
@@ -236,8 +238,8 @@ class VersionEvent:
     """In a word or two."""
     version: str
     digest: str
-    time: str = ""
-    """Empty where none is known: it holds now."""
+    time: str | None = None
+    """None: it holds now, whenever that began; empty where none is known."""
     notes: Sequence[str] = ()
     """``promoted from apps/staging``, ``approved by ann``."""
     reason: str = ""
@@ -412,10 +414,6 @@ class Words:
         """What holds beside Ready: words in lists, and what isn't well."""
         return ()
 
-    def awaits(self, view: View) -> str:
-        """The reason for which a person has to do something, where no version waits for that."""
-        return ""
-
     # --- `describe`, `why`, details ---------------------------------------------------------------
 
     def rows(self, view: View, place: Place) -> Iterable[Detail]:
@@ -436,11 +434,10 @@ class Words:
     # --- gates and steps --------------------------------------------------------------------------
 
     def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterable[DeployStep]:
-        """Its checks before a deploy beside its gates: in NAMESPACE and VERSIONS."""
-        return ()
+        """Its checks before a deploy beside its gates: in NAMESPACE and VERSIONS.
 
-    def missing(self, view: View) -> Iterable[DeployStep]:
-        """Gates that would stop a deploy, for pages, where the status doesn't have them yet."""
+        In STATE, for pages: gates that would stop one, where the status doesn't have them yet.
+        """
         return ()
 
     def ends(self, gate: GateStatus) -> str:
@@ -466,18 +463,14 @@ class Words:
         """
         return lambda _entry, _time: ()
 
-    def events(self, view: View) -> Iterable[VersionEvent]:
-        """What happened to its versions beside deploys."""
-        return ()
-
     def versions(self, view: View) -> Mapping[str | None, str | None]:
         """Digests with their versions that its status has beside deploys."""
         return {}
 
-    def standing(
+    def events(
         self, view: View, versions: Mapping[str | None, str | None]
     ) -> Iterable[VersionEvent]:
-        """What holds for versions, whenever that began; ``versions``: all that are known."""
+        """What happened to its versions beside deploys, or holds; ``versions``: all known ones."""
         return ()
 
     # --- pages and the report ---------------------------------------------------------------------

@@ -157,8 +157,7 @@ _read_entry: Final = reader(Entry, closed(Entry, "an entry"))
 def read_config(data: object) -> Config:
     """Parse the ConfigMap's data; never raises. YAML of the greatest length takes 1 s: in a thread.
 
-    Args:
-        data: the ConfigMap's ``data``; None: there is no ConfigMap.
+    None: there is no ConfigMap.
     """
     if data is None:
         return NO_CONFIG

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from copyrator.notify.config import Entry
@@ -44,39 +44,28 @@ Told = Callable[[Entry, list[Transition]], Awaitable[None]]
 """Records that they were told."""
 
 
+@dataclass(slots=True)
 class Lane:
-    """One entry's queue: of each object and kind of transition the newest one.
+    """One entry's queue: of each object and kind of transition the newest one."""
 
-    Args:
-        entry: ``use`` replaces it by another one of its name.
-        send: returns the outcome.
-        told: is awaited before the next message is sent.
-        on_failed: is called with the number of failures in a row, and the answer.
-        on_dropped: is called for each transition over the limit.
-        timing: the pauses.
-    """
+    entry: Entry
+    """``use`` replaces it by another one of its name."""
+    send: Send
+    told: Told
+    """Is awaited before the next message is sent."""
+    on_failed: Callable[[Entry, int, SendResult], None]
+    """Is called with the number of failures in a row, and the answer."""
+    on_dropped: Callable[[Entry], None]
+    """Is called for each transition over the limit."""
+    timing: NotifyTiming
+    _pending: OrderedDict[str, Transition] = field(default_factory=OrderedDict)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _sent_at: float = float("-inf")
+    _task: asyncio.Task[None] = field(init=False)
 
-    def __init__(
-        self,
-        entry: Entry,
-        *,
-        send: Send,
-        told: Told,
-        on_failed: Callable[[Entry, int, SendResult], None],
-        on_dropped: Callable[[Entry], None],
-        timing: NotifyTiming,
-    ) -> None:
-        self.entry = entry
-        self._send = send
-        self._told = told
-        self._on_failed = on_failed
-        self._on_dropped = on_dropped
-        self._timing = timing
-        self._pending: OrderedDict[str, Transition] = OrderedDict()
-        self._news = asyncio.Event()
-        self._woken = asyncio.Event()
-        self._sent_at = float("-inf")
-        self._task = asyncio.create_task(self._run(), name=f"notifications of {entry.name}")
+    def __post_init__(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"notifications of {self.entry.name}")
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -93,7 +82,7 @@ class Lane:
         self._pending[slot] = transition
         if len(self._pending) > NOTIFICATIONS_WAITING:
             self._pending.popitem(last=False)
-            self._on_dropped(self.entry)
+            self.on_dropped(self.entry)
         self._news.set()
 
     def use(self, entry: Entry) -> None:
@@ -117,7 +106,7 @@ class Lane:
         while True:
             await self._news.wait()
             self._news.clear()
-            await asyncio.sleep(self._timing.settle)
+            await asyncio.sleep(self.timing.settle)
             while (pause := self._sent_at + self.entry.min_interval - time.monotonic()) > 0:
                 await self._pause(pause)
             if not (batch := dict(self._pending)):
@@ -125,10 +114,10 @@ class Lane:
             brief = answer.is_refused or (failures >= _TRIES and answer.code in _OF_CONTENT)
             answer = await self._try(list(batch.values()), brief)
             if answer.fault:
-                retries = self._timing.retries
+                retries = self.timing.retries
                 pause = retries[min(failures, len(retries) - 1)]
                 failures += 1
-                self._on_failed(self.entry, failures, answer)
+                self.on_failed(self.entry, failures, answer)
                 if brief and answer.is_refused:
                     continue  # until there is news, the entry changes, or a test was sent
                 await self._pause(max(pause, answer.retry_after))
@@ -136,7 +125,7 @@ class Lane:
                 continue
             failures, self._sent_at = 0, time.monotonic()
             try:
-                await self._told(self.entry, list(batch.values()))
+                await self.told(self.entry, list(batch.values()))
             except Exception as error:
                 name = type(error).__name__
                 log.exception("notifications: entry %s: internal error: %s", self.entry.name, name)
@@ -149,7 +138,7 @@ class Lane:
     async def _try(self, batch: list[Transition], brief: bool) -> SendResult:
         """Send; an unexpected error is a failure as any other, and quoted nowhere."""
         try:
-            return await self._send(self.entry, batch, brief)
+            return await self.send(self.entry, batch, brief)
         except Exception as error:
             return SendResult(f"internal error: {type(error).__name__}")
 

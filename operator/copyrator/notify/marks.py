@@ -140,11 +140,7 @@ class ToldMarks:
         return {subject for mark in marks if (subject := mark.open_subject) is not None}
 
     def follow(self, entries: Collection[Entry], now: str, *, keep: bool = False) -> bool:
-        """Begin the marks of new entries, and drop those of removed ones, unless these are kept.
-
-        Returns:
-            Whether anything changed.
-        """
+        """Begin the marks of new entries, drop those of removed ones; whether anything changed."""
         before = {name: one.filter for name, one in self.entries.items()}
         kept = dict(self.entries) if keep else {}
         for entry in entries:
@@ -160,12 +156,9 @@ class ToldMarks:
     def untold(
         self, entry: Entry, state: ObjectState, seen: Collection[str] | None
     ) -> Iterator[Transition]:
-        """What an entry is to be told about an object now.
+        """What an entry, which ``follow`` knows, is to be told about an object now.
 
-        Args:
-            entry: one that ``follow`` knows.
-            state: what holds.
-            seen: the IDs of what held when this process last saw the object; None: it didn't.
+        ``seen``: the IDs of what held when this process last saw the object; None: it didn't.
         """
         marks, subject = self.entries[entry.name], state.subject
         for one in state.holding:

@@ -85,10 +85,7 @@ def build_message(
 ) -> Message:
     """One message about some transitions, at least one, in the order in which they happened.
 
-    Args:
-        config: for the links.
-        transitions: what is told.
-        brief: only names and what it is about, for a receiver that refuses others' text.
+    ``brief``: only names and what it is about, for a receiver that refuses others' text.
     """
     groups: dict[tuple[About, bool], list[Transition]] = {}
     for one in transitions:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from copyrator.api.keys import BundleKey, ObjectName, RuleKey
+from copyrator.api.keys import BundleKey, RuleKey
 from copyrator.api.names import ANN_NOTIFY_TEST
 from copyrator.api.reasons.notices import NoticeEvent
 from copyrator.api.text import format_time
@@ -197,7 +197,9 @@ class Notifier:
             decode=read_config_map,
             reserved=True,
         )
-        self._watch = self._informers.acquire(config, self._on_config_map, on_synced=synced.set)
+        self._watch = self._informers.acquire(
+            config, lambda *_: self._news.set(), on_synced=synced.set
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
                 await synced.wait()
@@ -222,11 +224,6 @@ class Notifier:
             await lane.stop()
         await self._quick.close()
         await self._slow.close()
-
-    def _on_config_map(
-        self, _name: ObjectName, _old: _ConfigMap | None, _new: _ConfigMap | None
-    ) -> None:
-        self._news.set()
 
     async def _run(self) -> None:
         while True:
@@ -255,7 +252,9 @@ class Notifier:
             self._read = version
             self._take(await asyncio.to_thread(read_config, data))
             await self._look_at_all()
-            self._stop_search()
+            if self._search is not None:
+                self._search.cancel()
+                self._search = None
         if self._config.entries and self._marks is None:
             await self._read_marks()
         if self._marks is not None and self._search is None:
@@ -280,6 +279,7 @@ class Notifier:
             for outcome in _OUTCOMES:
                 self._metrics.notifications.remove(name, outcome)
             self._metrics.notifications_failing.remove(name)
+        dropped = self._metrics.notifications
         for entry in config.entries:
             if (known := self._lanes.get(entry.name)) is not None:
                 known.use(entry)
@@ -289,7 +289,7 @@ class Notifier:
                 send=self._send,
                 told=self._told,
                 on_failed=self._failed,
-                on_dropped=self._dropped,
+                on_dropped=lambda entry: dropped.labels(entry.name, "dropped").inc(),
                 timing=self._timing,
             )
             for outcome in _OUTCOMES:
@@ -364,11 +364,6 @@ class Notifier:
             self._rule_seen(rule)
             await pause()
 
-    def _stop_search(self) -> None:
-        if self._search is not None:
-            self._search.cancel()
-            self._search = None
-
     async def _find_deleted(self, marks: ToldMarks) -> None:
         """Look at the objects that were deleted while no operator ran, or an entry had a fault."""
         pause = TimeSlice().pause
@@ -410,19 +405,17 @@ class Notifier:
             return
         pause = TimeSlice().pause
         while self._sights:
-            self._judge(self._marks, self._sights.popitem(last=False)[1])
+            _, sight = self._sights.popitem(last=False)
+            for name, lane in self._lanes.items():
+                if name in self._marks.entries:
+                    for one in self._marks.untold(lane.entry, sight.state, sight.before):
+                        lane.put(one)
             await pause()
 
     def _found(self, kind: SubjectKind, namespace: str, name: str) -> BundleEntry | Rule | None:
         if kind is SubjectKind.BUNDLE:
             return self._bundles.get(BundleKey(namespace, name))
         return self._rules.get(RuleKey(namespace, name))
-
-    def _judge(self, marks: ToldMarks, sight: _Sight) -> None:
-        for name, lane in self._lanes.items():
-            if name in marks.entries:
-                for one in marks.untold(lane.entry, sight.state, sight.before):
-                    lane.put(one)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -515,9 +508,6 @@ class Notifier:
         self._recorder.record(self._about, NoticeEvent.FAILED, text)
         if differs:
             self._spawn(self._save())
-
-    def _dropped(self, entry: Entry) -> None:
-        self._metrics.notifications.labels(entry.name, "dropped").inc()
 
     # --- tests ----------------------------------------------------------------------------------
 

@@ -280,11 +280,7 @@ class _Witness:
         self.retry_after = 0.0
         self.is_refused = False
 
-    def install(self) -> None:
-        self._install_http()
-        self._install_smtp()
-
-    def _install_smtp(self) -> None:
+    def install_smtp(self) -> None:
         from smtplib import SMTP
 
         plain, of_data = SMTP.getreply, SMTP.data
@@ -303,7 +299,7 @@ class _Witness:
         SMTP.getreply = getreply  # type: ignore[method-assign, assignment]
         SMTP.data = data  # type: ignore[method-assign, assignment]
 
-    def _install_http(self) -> None:
+    def install_http(self) -> None:
         from requests import Session
         from requests.adapters import HTTPAdapter
 
@@ -345,7 +341,8 @@ def _notify(order: Order, message: Message) -> SendResult:
     if _witness is None:
         clear_strict_in_libraries()
         _witness = _Witness()
-        _witness.install()
+        _witness.install_http()
+        _witness.install_smtp()
     _witness.forget()
     asset = AppriseAsset(
         app_id="Copyrator",

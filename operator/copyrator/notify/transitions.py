@@ -151,8 +151,14 @@ def bundle_state(
         *(Transition(subject, *notice[1:]) for notice in notices),
         *_further(subject, status, words, told.why),
     )
-    bounded = tuple(map(_bounded, holding))
-    return ObjectState(subject, bounded, frozenset(_unknown_of_bundle(status, words)))
+    unknown = {about for one in words for about in one.unknown(status)}
+    if status.attempted.outcome != Outcome.SUCCEEDED:
+        unknown |= {About.DEPLOY_FAILED, About.QUARANTINED}
+    if status.failed_polls.count:
+        unknown.add(About.SOURCE_UNREACHABLE)
+    if not status.condition(ConditionType.READY).is_true:
+        unknown.add(About.NOT_READY)
+    return ObjectState(subject, tuple(map(_bounded, holding)), frozenset(unknown))
 
 
 def _deploy(
@@ -193,29 +199,14 @@ def _further(
 ) -> Iterator[Transition]:
     ready = status.condition(ConditionType.READY)
     told = {*_OF_DEPLOYS, *(reason for one in words for reason in one.tells_ready)}
-    if _is_unreachable(status):
+    often = (status.failed_polls.count or 0) >= ENOUGH_FAILED_POLLS
+    if often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS):
         since = status.failed_polls.since or _since(ready)
         what = "can't read its registry"
         why = status.last_error.message or _message(ready)
         yield Transition(subject, About.SOURCE_UNREACHABLE, what, since, since, why, command)
     elif ready.is_false and ready.reason not in told:
         yield _not_ready(subject, ready, command)
-
-
-def _is_unreachable(status: BundleStatus) -> bool:
-    often = (status.failed_polls.count or 0) >= ENOUGH_FAILED_POLLS
-    return often or (status.is_unready and status.ready_reason in REGISTRY_FAULTS)
-
-
-def _unknown_of_bundle(status: BundleStatus, words: Sequence[Words]) -> Iterator[About]:
-    for one in words:
-        yield from one.unknown(status)
-    if status.attempted.outcome != Outcome.SUCCEEDED:
-        yield from (About.DEPLOY_FAILED, About.QUARANTINED)
-    if status.failed_polls.count:
-        yield About.SOURCE_UNREACHABLE
-    if not status.condition(ConditionType.READY).is_true:
-        yield About.NOT_READY
 
 
 # Rules -------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
@@ -271,44 +271,35 @@ class Rate:
 DEFAULT_RATE: Final = Rate()
 
 
+@dataclass(slots=True, eq=False)
 class Host:
     """What is known of one host: limits, a pause, and whether it has metrics or a connection."""
 
-    __slots__ = (
-        "_due",
-        "_rate",
-        "blocked_by",
-        "blocked_until",
-        "has_series",
-        "is_named",
-        "kept_until",
-        "slots",
-        "users",
+    rate: Rate
+    slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
     )
-
-    def __init__(self, rate: Rate) -> None:
-        self.slots = asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
-        self.blocked_until = 0.0
-        self.blocked_by = 0
-        """The status that caused the pause: 429 or 503."""
-        self.users = 0
-        """Requests that wait or are in flight."""
-        self.has_series = False
-        """Whether it has a label value of its own in metrics."""
-        self.kept_until = 0.0
-        """When its last idle connection is closed."""
-        self.is_named = False
-        """Whether it was named by a Bundle when that was kept."""
-        self._rate = rate
-        self._due = 0.0
+    blocked_until: float = 0.0
+    blocked_by: int = 0
+    """The status that caused the pause: 429 or 503."""
+    users: int = 0
+    """Requests that wait or are in flight."""
+    has_series: bool = False
+    """Whether it has a label value of its own in metrics."""
+    kept_until: float = 0.0
+    """When its last idle connection is closed."""
+    is_named: bool = False
+    """Whether it was named by a Bundle when that was kept."""
+    due: float = 0.0
+    """Of the next request, at the steady rate."""
 
     async def turn(self) -> None:
         """Wait until the next request may be sent: a steady rate, after a burst."""
         now = time.monotonic()
-        rate = self._rate
-        self._due = max(self._due, now - rate.burst / rate.per_second) + 1 / rate.per_second
-        if self._due > now:
-            await asyncio.sleep(self._due - now)
+        rate = self.rate
+        self.due = max(self.due, now - rate.burst / rate.per_second) + 1 / rate.per_second
+        if self.due > now:
+            await asyncio.sleep(self.due - now)
 
     def is_used(self, now: float) -> bool:
         """Whether it has requests, metrics or a connection."""
@@ -316,8 +307,8 @@ class Host:
 
     def is_idle(self, now: float) -> bool:
         """Whether it isn't used, and has no pause and its full burst, so that it can be dropped."""
-        rate = self._rate
-        idle = self._due <= now - rate.burst / rate.per_second + 1 / rate.per_second
+        rate = self.rate
+        idle = self.due <= now - rate.burst / rate.per_second + 1 / rate.per_second
         return not self.is_used(now) and idle and self.blocked_until <= now
 
 

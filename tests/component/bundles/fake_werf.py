@@ -14,7 +14,7 @@ from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, s
 from copyrator.bundles.features.approval.endings import STORED, StoredWord
 from copyrator.bundles.features.approval.operations import BEGIN, END, EXACT
 from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

@@ -153,7 +153,7 @@ NEEDS = {
     State.not_accepted: ("consent", "health"),
     State.planning: ("approval",),
     State.awaiting_approval: ("approval",),
-    State.previewing: ("approval",),
+    State.previewing: ("previews",),
     State.checking: ("drift",),
 }
 
@@ -213,7 +213,9 @@ def features(number: int) -> dict[str, Any]:
     return kinds[number // 2 % len(kinds)] if number % 2 else {}
 
 
-@pytest.mark.needs("health", "age", "consent", "dependencies", "promotion")
+@pytest.mark.needs(
+    *("age", "approval", "consent", "dependencies", "drift", "health", "promotion"),
+)
 async def test_a_thousand_bundles_with_all_kinds_of_features_leave_nothing(
     cluster: BundleCluster, werf: Werf, run: Run, bundle: Make
 ) -> None:

@@ -44,8 +44,8 @@ from copyrator.bundles.features.windows.gates import GATE as WINDOW
 from copyrator.workqueue.queue import DueScheduler
 
 pytestmark = pytest.mark.needs(
-    *("age", "consent", "dependencies", "freeze", "health", "promotion", "rollback"),
-    *("signatures", "windows"),
+    *("age", "approval", "consent", "dependencies", "drift", "freeze", "health", "promotion"),
+    *("rollback", "signatures", "windows"),
 )
 
 Step = tuple[Any, ...]

@@ -94,7 +94,10 @@ async def test_a_bundle_passes_no_more_places_to_its_job_than_are_stored(
 ) -> None:
     operator, recorder = await run(), Recorder()
     # What the process reads at its start isn't counted.
-    await eventually(lambda: operator.controller._reconciler._is_ready(deleting=False))
+    controller = operator.controller
+    await eventually(
+        lambda: controller._jobs.synced and controller._features.are_ready(deleting=False)
+    )
     event, create = operator.controller.bundle_event, cluster._create
 
     def record_event(body: dict[str, Any], *, deleted: bool) -> None:

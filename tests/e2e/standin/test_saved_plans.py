@@ -19,7 +19,7 @@ from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
 from copyrator.bundles.features.approval.operations import covers
 from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.werf_error import find_error
 
 __all__ = ["shell"]

@@ -16,9 +16,9 @@ from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import Cosign, VerifyEntry
 from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
+from copyrator.bundles.features.previews.record import describe_left_out
 from copyrator.bundles.features.promotion.fields import PromotionSpec
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.jobs.restrictions import (

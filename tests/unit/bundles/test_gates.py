@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle, parsed
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -37,7 +38,6 @@ from copyrator.bundles.engine.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 
 NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 ONE = Candidate("1.0.1", "sha256:" + "1" * 64)
@@ -47,13 +47,7 @@ NEVER = Refused("Unsigned", "no signature")
 
 
 def spec() -> BundleSpec:
-    body = {
-        "metadata": {"namespace": "apps", "name": "shop"},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-    }
-    found = parse_bundle(body, BundleDefaults())
-    assert isinstance(found, BundleSpec)
-    return found
+    return parsed(bundle(namespace="apps"))
 
 
 def gate(

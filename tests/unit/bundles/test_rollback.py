@@ -9,7 +9,7 @@ import pytest
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
-from copyrator.bundles.features.charts.script import checked_deploy_command
+from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.revisions import (
     Revision,

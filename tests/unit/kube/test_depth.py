@@ -72,7 +72,7 @@ def test_a_list_and_a_watch_show_the_others_beside_it() -> None:
     head = b'{"kind": "XList", "metadata": {"resourceVersion": "5"}, "items": ['
     page = decode_page(head + deep + b"," + good + b"]}")
     assert [item["spec"] == "good" for item in page.items] == [False, True]
-    assert page.items[0]["metadata"][NOT_WHOLE]
+    assert next(iter(page.items))["metadata"][NOT_WHOLE]
     event = decode_event(b'{"type": "ADDED", "object": ' + deep + b"}")
     assert event.object["metadata"][NOT_WHOLE]
 

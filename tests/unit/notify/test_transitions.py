@@ -3,7 +3,6 @@
 import pytest
 
 from copyrator.api.conditions import ConditionType
-from copyrator.api.reasons import Severity
 from copyrator.api.reasons.notices import About
 from copyrator.api.rule_status import read_rule_status
 from copyrator.bundles.fields import parse_status
@@ -49,37 +48,10 @@ PLAN = {
     "risky": ["delete prod::PersistentVolumeClaim:data"],
     "riskyOperations": 1,
 }
-APPROVAL = {"name": "approval", "state": "Waiting", "reason": "AwaitingApproval"}
-
-
-@pytest.mark.needs("approval")
-def test_a_plan_that_waits_names_version_operations_and_the_command():
-    found = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
-    assert found.what == (
-        "waits for approval of 1.9.0 "
-        "(2 updates, 1 delete; at risk: delete of PersistentVolumeClaim/data)"
-    )
-    assert found.command == "copyrator approve bundle -n prod shop 3f46bdff"
-    assert found.severity is Severity.INFO
-
-
-@pytest.mark.needs("approval")
-def test_another_plan_is_another_transition_and_the_same_one_is_the_same():
-    first = one(of_bundle(plan=PLAN, gates=[APPROVAL]), About.AWAITING_APPROVAL)
-    again = one(of_bundle(plan=PLAN, gates=[APPROVAL], ready=1), About.AWAITING_APPROVAL)
-    other = {**PLAN, "id": "00000000"}
-    assert first.id == again.id
-    assert first.id != one(of_bundle(plan=other, gates=[APPROVAL]), About.AWAITING_APPROVAL).id
 
 
 def test_a_plan_without_a_waiting_gate_is_not_told():
     assert of_bundle(plan=PLAN).holding == ()
-
-
-@pytest.mark.needs("approval")
-def test_a_rejection_names_who():
-    plan = {**PLAN, "decision": "Rejected", "by": "ann", "at": AT}
-    assert one(of_bundle(plan=plan), About.PLAN_REJECTED).what.endswith("was rejected by ann")
 
 
 def test_a_deploy_is_told_once_it_has_succeeded():
@@ -117,20 +89,6 @@ def test_the_last_attempt_is_a_quarantine():
     assert {one.about for one in state.holding} == {About.DEPLOY_FAILED, About.QUARANTINED}
 
 
-@pytest.mark.needs("approval")
-def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed():
-    attempt = {**ATTEMPT, "outcome": "Failed", "reason": "DeployedDifferently"}
-    found = {"reason": "DeployedDifferently", "version": "1.9.0", "revision": 3, "at": AT}
-    conditions = [condition("AsApproved", "False", "DeployedDifferently", "it isn't")]
-    bad = of_bundle(attempted=attempt, asApproved=found, conditions=conditions)
-    assert {one.about for one in bad.holding} == {About.DEPLOYED_DIFFERENTLY, About.QUARANTINED}
-    told = one(bad, About.DEPLOYED_DIFFERENTLY)
-    assert (told.what, told.why) == ("doesn't run what was approved of 1.9.0", "it isn't")
-    assert About.DEPLOYED_DIFFERENTLY not in of_bundle().resolved
-    good = of_bundle(asApproved={**found, "reason": "AsApproved"}, conditions=conditions)
-    assert About.DEPLOYED_DIFFERENTLY in good.resolved
-
-
 def test_a_roll_back_names_what_runs_again():
     attempt = {**ATTEMPT, "outcome": "Failed", "rollback": "Succeeded"}
     state = of_bundle(attempted=attempt, deployed={"version": "1.8.0"})
@@ -158,20 +116,6 @@ def test_conditions_are_faults_until_they_are_known_not_to_hold():
     assert {About.DRIFTED, About.UNHEALTHY} <= good.resolved
 
 
-@pytest.mark.needs("signatures")
-def test_trust_that_is_lost_is_told_and_trust_that_is_unknown_resolves_nothing():
-    bad = of_bundle(verification={"verdict": "NotTrusted", "message": "no", "digest": "sha256:1"})
-    assert one(bad, About.UNTRUSTED).why == "no"
-    assert About.UNTRUSTED not in of_bundle(verification={"verdict": "Unknown"}).resolved
-
-
-@pytest.mark.needs("freeze")
-def test_a_freeze_is_told_where_something_waits_for_it():
-    gate = {"name": "freeze", "state": "Waiting", "reason": "Frozen", "message": "holidays"}
-    assert one(of_bundle(gates=[gate]), About.FROZEN).why == "holidays"
-    assert of_bundle(gates=[{**gate, "state": "Passed"}]).holding == ()
-
-
 def test_a_registry_is_unreachable_after_some_polls_and_not_by_one():
     few = of_bundle(failedPolls={"count": 1, "since": AT})
     assert few.holding == ()
@@ -190,40 +134,6 @@ def test_another_reason_is_not_ready_and_is_not_told_twice():
     assert About.NOT_READY not in {one.about for one in failed.holding}
     progressing = of_bundle(conditions=[condition("Ready", "Unknown", "Deploying")])
     assert About.NOT_READY not in progressing.resolved
-
-
-@pytest.mark.needs("attest")
-def test_what_is_attested_is_told_and_why_it_is_not():
-    said = "1.9.0 (sha256:1) is attested as staging"
-    well = of_bundle(conditions=[condition("Attested", "True", "Attested", said)])
-    found = one(well, About.ATTESTED)
-    assert (found.what, found.why, found.severity) == ("is attested", said, Severity.SUCCESS)
-    assert About.NOT_ATTESTED in well.resolved
-    refused = condition("Attested", "False", "PushRefused", "the registry answered 403")
-    found = one(of_bundle(conditions=[refused]), About.NOT_ATTESTED)
-    assert found.what == "can't be attested: PushRefused"
-    assert found.why == "the registry answered 403"
-    assert found.command == "copyrator why prod/shop --kind bundle"
-    withdrawn = condition("Attested", "False", "AttestationWithdrawn", "ann: it is slow")
-    assert one(of_bundle(conditions=[withdrawn]), About.NOT_ATTESTED).what == (
-        "isn't attested any more"
-    )
-    soaking = of_bundle(conditions=[condition("Attested", "Unknown", "Soaking")])
-    assert soaking.holding == ()
-    assert About.NOT_ATTESTED in soaking.unknown
-
-
-@pytest.mark.needs("cluster")
-def test_a_kubeconfig_that_ends_soon_is_told_with_the_remedy():
-    said = "the token of spec.kubeConfig expires at …; write a kubeconfig with a new one"
-    ends = condition("CertificateExpiring", "True", "CertificateExpiring", said)
-    found = one(of_bundle(conditions=[ends]), About.CERTIFICATE_EXPIRING)
-    assert found.what == "uses a kubeconfig whose credential ends soon"
-    assert found.why == said
-    assert found.severity is Severity.WARNING
-    renewed = of_bundle(conditions=[condition("Ready", "True", "Deployed")])
-    assert About.CERTIFICATE_EXPIRING in renewed.resolved
-    assert About.CERTIFICATE_EXPIRING in of_bundle().unknown
 
 
 def test_of_a_bundle_that_is_deleted_only_a_failed_uninstall_is_told():
@@ -273,12 +183,6 @@ def test_a_rule_that_is_not_ready_is_told_once(reason, about):
 def test_a_status_of_nonsense_says_nothing(status):
     assert of_rule(**status).holding == ()
     assert of_bundle(**status).holding == ()
-
-
-@pytest.mark.needs("approval")
-def test_a_forged_plan_adds_no_options_to_a_command():
-    state = of_bundle(plan={**PLAN, "id": "1a2b -n prod payments"}, gates=[APPROVAL])
-    assert one(state, About.AWAITING_APPROVAL).command == ""
 
 
 def test_of_a_log_only_the_first_line_is_told():

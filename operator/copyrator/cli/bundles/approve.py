@@ -146,10 +146,7 @@ async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body)
 def check_open(wanted: PlanDecision, view: BundleView, plan_id: str | None) -> None:
     """Refuse a decision without effect; an earlier, opposite one may be replaced until the deploy.
 
-    Args:
-        wanted: the decision.
-        view: the Bundle.
-        plan_id: as the user gave it, if at all.
+    ``plan_id``: as the user gave it, if at all.
 
     Raises:
         Fault: there is no such plan, or it isn't finished, decided, expired or needs no decision.

@@ -275,9 +275,12 @@ class Attestations:
         said = one.said
         if self.has_keys and one.key is None:
             return "untrusted"
-        others = (other for other in self.found if other.key is not None or not self.has_keys)
-        if any(_is_newer(other.said, said) for other in others):
-            return "superseded"
+        # Another one of the same source counts instead that is later, or a withdrawal.
+        mine, when = (said.environment, said.source), (said.issued_at, said.withdrawn)
+        for other in (one.said for one in self.found if one.key is not None or not self.has_keys):
+            is_same = (other.environment, other.source) == mine
+            if is_same and (other.issued_at, other.withdrawn) > when:
+                return "superseded"
         if self.max_age is not None and self.now > said.issued_at + self.max_age:
             return "too old"
         if not said.withdrawn and said.issued_at > self.now + AHEAD:
@@ -331,12 +334,6 @@ class Attestations:
             "key": one.key,
             "manifest": one.manifest,
         }
-
-
-def _is_newer(one: DeployedStatement, other: DeployedStatement) -> bool:
-    """Whether it counts instead of another one: of the same source, and later or a withdrawal."""
-    same = (one.environment, one.source) == (other.environment, other.source)
-    return same and (one.issued_at, one.withdrawn) > (other.issued_at, other.withdrawn)
 
 
 @click.group()
@@ -417,10 +414,7 @@ def read_all(
 ) -> tuple[list[Attested], list[str], int]:
     """The statements about a digest, the newest first; why others aren't; how many are passed over.
 
-    Args:
-        digest: ``sha256:<64 hex>``.
-        attestations: all of our predicate type, and of none that is annotated.
-        keys: public keys, PEM by name.
+    ``attestations``: all of our predicate type, and of none that is annotated; ``keys``: PEM.
     """
     from copyrator.signatures.attestation import parse_statement, read_predicate_type
     from copyrator.signatures.keys import signer

@@ -6,6 +6,7 @@ Without the admission policies everything works, but less is denied.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,7 @@ from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import Body, listed
-from copyrator.cli.doctor.check import Check, find_policy
+from copyrator.cli.doctor.check import Check, find_policy, tried
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     CONFIGMAPS,
@@ -125,51 +126,48 @@ APPROVAL_DOMAIN = "bundles.operator.werf.dev"
 APPROVAL = "Approval policy"
 
 
+@tried(APPROVAL, "can't be listed")
 async def approval_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about approvals and its binding."""
     consequence = "whoever can edit a Bundle can also approve its plans"
-    try:
-        name, said = await find_policy(
-            client, installation, APPROVAL_DOMAIN, consequence, "bundles.approvalPolicy.enabled"
-        )
-        bindings = (await client.request("GET", BINDINGS)).get("items") or () if name else ()
-    except errors.ApiError as error:
-        return Check(APPROVAL, None, f"can't be listed: {error.message}")
+    name, said = await find_policy(
+        client, installation, APPROVAL_DOMAIN, consequence, "bundles.approvalPolicy.enabled"
+    )
     if not name:
         return Check(APPROVAL, None, said)
-    if not any(_denies(binding, name) for binding in bindings):
+    bindings = (await client.request("GET", BINDINGS)).get("items") or ()
+    specs = (binding.get("spec") or {} for binding in bindings)
+    if not any(
+        one.get("policyName") == name and "Deny" in (one.get("validationActions") or ())
+        for one in specs
+    ):
         said = f"{name} has no binding that denies: {consequence}; the chart installs one"
         return Check(APPROVAL, None, f"{said} (helm upgrade)")
     said = f"with {name} only users with the verb approve on bundles approve plans"
     return Check(APPROVAL, True, said)
 
 
+GUARD: Final = "Enforced plans"
+
+
+@tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    what, settings = "Enforced plans", installation.settings
+    settings = installation.settings
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
     if settings.guard_policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
-        return Check(what, None, f"{said}: {consequence}")
-    try:
-        at_home = replace(settings, lease_namespace=installation.namespace)
-        fault = await find_fault(client, at_home)
-    except errors.ApiError as error:
-        return Check(what, None, f"can't be checked: {error.message}")
-    if fault:
-        return Check(what, None, f"{fault}: {consequence}")
-    return Check(what, True, f"{settings.guard_policy} refuses what isn't approved")
+        return Check(GUARD, None, f"{said}: {consequence}")
+    at_home = replace(settings, lease_namespace=installation.namespace)
+    if fault := await find_fault(client, at_home):
+        return Check(GUARD, None, f"{fault}: {consequence}")
+    return Check(GUARD, True, f"{settings.guard_policy} refuses what isn't approved")
 
 
 def asks_for_approval(body: Body) -> bool:
     """Whether a Bundle's spec does."""
     approval = (body.get("spec") or {}).get("approval") or {}
     return bool(approval.get("mode", ApprovalMode.NEVER) != ApprovalMode.NEVER)
-
-
-def _denies(binding: Mapping[str, Any], policy: str) -> bool:
-    spec = binding.get("spec") or {}
-    return spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ())
 
 
 CLOUDS: Final = "Clouds' identities"
@@ -268,23 +266,21 @@ _PLUGINS: Final = (
 Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
 
 
+@tried(NETWORK)
 async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
     """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
     parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
     specs = [one for one in parsed if isinstance(one, BundleSpec) and one.uses(ApprovalSpec)]
-    try:
-        policies = {
-            namespace: await listed(client, NETWORKPOLICIES, namespace)
-            for namespace in {spec.namespace for spec in specs}
-        }
-        open_ = [
-            f"{spec.namespace}/{spec.name}"
-            for spec in specs
-            if not _is_restricted(spec, policies[spec.namespace])
-        ]
-        plugins = [body["metadata"]["name"] for body in await listed(client, DAEMONSETS, None)]
-    except errors.ApiError as error:
-        return Check(NETWORK, None, f"can't be checked: {error.message}")
+    policies = {
+        namespace: await listed(client, NETWORKPOLICIES, namespace)
+        for namespace in {spec.namespace for spec in specs}
+    }
+    open_ = [
+        f"{spec.namespace}/{spec.name}"
+        for spec in specs
+        if not _is_restricted(spec, policies[spec.namespace])
+    ]
+    plugins = [body["metadata"]["name"] for body in await listed(client, DAEMONSETS, None)]
     if open_:
         said = (
             "before an approval the pods of plans may connect anywhere, as no NetworkPolicy "
@@ -300,45 +296,40 @@ async def network(client: KubeClient, installation: Installation, bundles: Seque
 
 
 def _is_restricted(spec: BundleSpec, policies: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one selects the pods of its plans and restricts where these connect to."""
     labels = {**spec.job.pod_labels, LABEL_BUNDLE: spec.name, LABEL_JOB_KIND: JobKind.PLAN.value}
-    return any(_restricts(policy["spec"], labels) for policy in policies)
-
-
-def _restricts(policy: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether it selects a pod with these labels and restricts where that connects to."""
-    try:
-        selects = read_selector(policy.get("podSelector") or {}).matches(labels)
-    except SpecError:
-        return False
-    return selects and "Egress" in (policy.get("policyTypes") or ())
+    for policy in (one["spec"] for one in policies):
+        with suppress(SpecError):
+            selects = read_selector(policy.get("podSelector") or {}).matches(labels)
+            if selects and "Egress" in (policy.get("policyTypes") or ()):
+                return True
+    return False
 
 
 ATTESTATIONS: Final = "Attestations"
 
 
+@tried(ATTESTATIONS, "keys can't be read")
 async def attestations(
     client: KubeClient, installation: Installation, bundles: Iterable[Body]
 ) -> Check:
     """Doctor's check: what Bundles attest is pushed, their keys and environments' can be used."""
     faults: list[str] = []
     attesting = promoted = 0
-    try:
-        for body in bundles:
-            spec = parse_bundle(body, BundleDefaults())
-            if not isinstance(spec, BundleSpec):
-                continue
-            attesting += spec.uses(AttestSpec)
-            promoted += bool(spec.part(PromotionSpec).attestations)
-            fault = _push_fault(body) if spec.uses(AttestSpec) else ""
-            fault = fault or await _key_fault(client, installation, spec)
-            try:
-                fault = fault or (await attesters_of(client, spec)).fault
-            except SpecError as error:
-                fault = str(error)
-            if fault:
-                faults.append(f"Bundle {name_of(body)}: {fault}")
-    except errors.ApiError as error:
-        return Check(ATTESTATIONS, None, f"keys can't be read: {error.message}")
+    for body in bundles:
+        spec = parse_bundle(body, BundleDefaults())
+        if not isinstance(spec, BundleSpec):
+            continue
+        attesting += spec.uses(AttestSpec)
+        promoted += bool(spec.part(PromotionSpec).attestations)
+        fault = _push_fault(body) if spec.uses(AttestSpec) else ""
+        fault = fault or await _key_fault(client, installation, spec)
+        try:
+            fault = fault or (await attesters_of(client, spec)).fault
+        except SpecError as error:
+            fault = str(error)
+        if fault:
+            faults.append(f"Bundle {name_of(body)}: {fault}")
     if faults:
         return Check(ATTESTATIONS, False, first_of(faults, _NAMED))
     attest = count(attesting, "Bundle attests", "Bundles attest")

@@ -94,11 +94,7 @@ class Registries:
 
 @asynccontextmanager
 async def registries(kube: KubeClient | None = None) -> AsyncIterator[Registries]:
-    """A client for registries, which is closed afterwards.
-
-    Args:
-        kube: asks for tokens of Bundles' accounts, by the user's rights.
-    """
+    """A client for registries, closed at the end; `kube` asks for tokens of Bundles' accounts."""
     from copyrator.clouds.logins import SharedLogins, new_issues
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient

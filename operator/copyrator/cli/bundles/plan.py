@@ -42,7 +42,6 @@ from copyrator.bundles.features.approval.operations import (
     list_risky,
     read_planned,
 )
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
@@ -54,10 +53,11 @@ from copyrator.bundles.features.approval.words import (
     lacking_reasons,
     operation_counts,
 )
-from copyrator.bundles.features.charts.script import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import describe_left_out
 from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
@@ -69,7 +69,7 @@ from copyrator.cli.bundles.plan_log import (
     split,
     with_refusals_of,
 )
-from copyrator.cli.core.cluster import Target, run
+from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
@@ -240,25 +240,22 @@ class PreviewOptions:
     """None: what would be deployed."""
 
 
-def plan_bundle(
+async def plan_bundle(
     target: Target, name: str, shape: Format, wanted: PreviewOptions | None, *, whole: bool = False
 ) -> bool:
-    """Print the plan of a Bundle.
+    """Print the plan of a Bundle; return whether its deploy would change anything.
 
-    Args:
-        target: the cluster.
-        name: of the Bundle, perhaps with its namespace.
-        shape: of the output.
-        wanted: to be made first; None: the plan that is there.
-        whole: whether the diff is printed with what is in every plan.
-
-    Returns:
-        Whether the deploy would change anything.
+    ``wanted``: is made first; ``whole``: print the diff with what is in every plan.
 
     Raises:
         Fault: there is no plan, or it is being made, or it failed.
     """
-    found = run(_read_plan(target, name, wanted))
+    async with target.connect() as client:
+        body = await one(client, WHAT, *target.locate(name))
+        if wanted is not None:
+            body = await _request_plan(client, body, wanted)
+        is_preview = wanted is not None and wanted.version is not None
+        found = await read_plan(client, body, is_preview=is_preview)
     if shape in (Format.JSON, Format.YAML):
         dump(document(found), shape)
     if found.plan.outcome != PlanOutcome.PLANNED and found.is_preview:
@@ -277,16 +274,6 @@ def plan_bundle(
             *_, how = how_to_decide(found.view)
             prose(["", f"{how}."])
     return bool(found.plan.operations)
-
-
-async def _read_plan(target: Target, name: str, wanted: PreviewOptions | None) -> PlanView:
-    async with target.connect() as client:
-        namespace, name = target.locate(name)
-        body = await one(client, WHAT, namespace, name)
-        if wanted is not None:
-            body = await _request_plan(client, body, wanted)
-        is_preview = wanted is not None and wanted.version is not None
-        return await read_plan(client, body, is_preview=is_preview)
 
 
 async def read_plan(client: KubeClient, body: Body, *, is_preview: bool = False) -> PlanView:
@@ -330,16 +317,12 @@ async def _request_plan(
     now = parse_status(body).part(PlanStatus)
     is_former = (now.number, now.id) == (former.number, former.id)
     if wanted.version is None and wanted.timeout and is_former:
-        raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{_obstacle(body)}")
+        # What the version to deploy waits for, or why there is none.
+        pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
+        waits = f"; {said(pending.reason)}: {said(pending.message, 2000)}"
+        why = waits if pending.is_true else result(body)
+        raise Fault(f"{shown(WHAT, body)}: nothing can be planned now{why}")
     return body
-
-
-def _obstacle(body: Body) -> str:
-    """The end of a sentence: what the version to deploy waits for, or why there is none."""
-    pending = parse_status(body).condition(ConditionType.UPDATE_PENDING)
-    if not pending.is_true:
-        return result(body)
-    return f"; {said(pending.reason)}: {said(pending.message, 2000)}"
 
 
 def plan_fault(view: BundleView) -> str:
@@ -382,17 +365,12 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
         shown = paint_diff(f"  {line}".rstrip() for line in lines)
         prose(["Diff, as werf printed it:", *shown])
         if number:
-            prose(["", _explain_fold(found, number)])
+            again = _anew(found) if found.is_preview else ()
+            command = found.view.hint("plan", *again, "--whole")
+            what = "the bundle's download, werf's version and managedFields"
+            prose(["", f"Not shown: {count(number, 'line')} of {what}; with them: {command}"])
     if missing := list(explain_missing(found)):
         prose(["", *missing])
-
-
-def _explain_fold(found: PlanView, number: int) -> str:
-    again = _anew(found) if found.is_preview else ()
-    command = found.view.hint("plan", *again, "--whole")
-    lines = count(number, "line")
-    what = "the bundle's download, werf's version and managedFields"
-    return f"Not shown: {lines} of {what}; with them: {command}"
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:

@@ -90,12 +90,9 @@ class _UnreadableError(Exception):
 
 
 async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
-    """Read the log of a plan's Job; a fault, such as a missing permission, is part of the result.
+    """Read the log of the Job of a Bundle's plan with the outcome Planned, as the user may.
 
-    Args:
-        client: the user's.
-        body: the Bundle.
-        plan: of its status, with the outcome Planned.
+    A fault, such as a missing permission, is part of the result.
     """
     namespace = release_namespace(body)
     expected = _Expected(plan.job, (JobKind.PLAN,), lambda found: agreed(found, plan, namespace))
@@ -103,12 +100,7 @@ async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> Pl
 
 
 async def read_drift_log(client: KubeClient, body: Body) -> PlanLog:
-    """The same of the check that found drift: its plan of what is deployed.
-
-    Args:
-        client: the user's.
-        body: the Bundle, with the verdict Drifted in its status.
-    """
+    """The same of the check by which a Bundle is Drifted: its plan of what is deployed."""
     status, namespace = parse_status(body), release_namespace(body)
     expected = _Expected(
         status.part(DriftStatus).found_job,
@@ -230,9 +222,9 @@ def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, .
     The status has one more where the release's namespace is missing: werf creates it unplanned.
     """
     wanted = describe_counts(plan.counts)
-    for missing in (None, namespace):
-        if missing and not _may_name(plan, f"create ::Namespace:{missing}"):
-            continue
+    created = f"create ::Namespace:{namespace}"
+    may_name_it = created in plan.risky or len(plan.risky) >= MAX_RISKY
+    for missing in (None, namespace) if may_name_it else (None,):
         operations = effects(found, missing)
         if (
             found.revision == plan.revision
@@ -258,11 +250,6 @@ def agreed_drift(found: Plan, status: BundleStatus, namespace: str) -> tuple[Ope
     return None
 
 
-def _may_name(plan: PlanSummary, operation: str) -> bool:
-    """Whether the status names a risky operation, or has more of them than it names."""
-    return operation in plan.risky or len(plan.risky) >= MAX_RISKY
-
-
 _REFUSED: Final = "is forbidden: User "
 _CHANGES: Final = ("+", "-")
 """How lines of an object's content begin."""
@@ -285,7 +272,11 @@ def with_refusals_of(body: Body, diff: str | None) -> Body:
     spec, status = parse_bundle(body, BundleDefaults()), parse_status(body)
     if not diff or not isinstance(spec, BundleSpec) or not _is_asked(status):
         return body
-    missing = list_missing(read_refused(_words(diff), ServiceAccount.of(spec)))
+    # The refusals in the plan's text, each once; no object's content.
+    lines = (line.strip() for line in diff.splitlines() if _REFUSED in line)
+    said = (line[line.index(_REFUSED) :] for line in lines if not line.startswith(_CHANGES))
+    words = "\n".join(dict.fromkeys(said))
+    missing = list_missing(read_refused(words, ServiceAccount.of(spec)))
     plan = structs.replace(status.part(PlanStatus), missing=missing)
     return {**body, "status": status.with_part(plan).to_dict()}
 
@@ -297,13 +288,6 @@ def _is_asked(status: BundleStatus) -> bool:
         and plan.missing_permissions is None
         and bool(plan.counts.apply)
     )
-
-
-def _words(diff: str) -> str:
-    """The refusals in a plan's text, each once; no object's content."""
-    lines = (line.strip() for line in diff.splitlines() if _REFUSED in line)
-    found = (line[line.index(_REFUSED) :] for line in lines if not line.startswith(_CHANGES))
-    return "\n".join(dict.fromkeys(found))
 
 
 _BEGIN: Final = "┌ "
@@ -411,17 +395,15 @@ def _update(content: Sequence[str], version: str | None) -> Iterator[str]:
     kept: list[str] = []
     for line in content:
         text = line[2:]
-        if version is not None and text == now and kept and _is_version(kept[-1][2:]):
+        former = kept[-1][2:] if kept else ""
+        is_version = former.startswith(f"- {_UPDATED}") and bool(_ALWAYS.fullmatch(former[2:]))
+        if version is not None and text == now and is_version:
             kept.pop()
             continue
         kept.append(line)
     if len(kept) < len(content) and not any(line[2:3] in ("+", "-") for line in kept):
         return iter(())  # nothing else changed, so what stood around it is no news
     return iter(kept)
-
-
-def _is_version(text: str) -> bool:
-    return text.startswith(f"- {_UPDATED}") and bool(_ALWAYS.fullmatch(text[2:]))
 
 
 _HIDDEN: Final = "<hidden"

@@ -84,12 +84,7 @@ class DiffView:
 
 
 def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
-    """What the page shows of a plan; pure.
-
-    Args:
-        found: the plan, and its log as far as it could be read.
-        number: of the page, if there are more operations than fit on one.
-    """
+    """What the page shows of a plan: the ``number``th, if more operations than fit on one."""
     view, plan = found.view, found.view.status.part(PlanStatus)
     is_made = plan.outcome == PlanOutcome.PLANNED
     changes = planned_changes(found) if is_made else PlannedChanges(())

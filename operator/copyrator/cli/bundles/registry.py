@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,11 +19,9 @@ from copyrator.api.docker_config import KEY, OLD_KEY
 from copyrator.api.schema import InvalidSpec, SpecError, read
 from copyrator.api.text import printable
 from copyrator.api.verify import SIGNATURE_ENTRIES
-from copyrator.bundles.engine.gate import Verdict
 from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
-from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
@@ -129,7 +127,14 @@ def repository_of(text: str, options: Mapping[str, Any]) -> Repository:
     spec = parse_bundle(body, BundleDefaults())
     if isinstance(spec, InvalidSpec):
         raise Fault(f"{text}: {spec.message}")
-    return _with_options(Repository(registry, repo), options)
+    path: Path | None = options["ca_file"]
+    return Repository(
+        registry,
+        repo,
+        plain_http=options["insecure"],
+        verify=not options["skip_tls_verify"],
+        ca=path.read_bytes() if path else None,
+    )
 
 
 def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credential | None:
@@ -157,16 +162,6 @@ def credential_of(repository: Repository, options: Mapping[str, Any]) -> Credent
         return find_credential(secret, repository).credential
     except UnusableSecretError as error:
         raise Fault(f"{path} {error}") from None
-
-
-def _with_options(repository: Repository, options: Mapping[str, Any]) -> Repository:
-    path: Path | None = options["ca_file"]
-    return replace(
-        repository,
-        plain_http=repository.plain_http or options["insecure"],
-        verify=repository.verify and not options["skip_tls_verify"],
-        ca=path.read_bytes() if path else None,
-    )
 
 
 NAME: Final = "the command line"
@@ -377,7 +372,3 @@ class SignatureJudge:
         except RegistryError as error:
             return DeployedEvidence(fault=error.message)
         return await asyncio.to_thread(judge, digest, found, attesters.environments)
-
-    def verdict(self, digest: str, judged: Judgement) -> Verdict:
-        """The same as a verdict of the operator's gate."""
-        return verdict(self.asked, digest, judged)

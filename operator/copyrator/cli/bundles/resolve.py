@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -48,6 +48,7 @@ from copyrator.bundles.features.freeze.words import freezes_in, gap
 from copyrator.bundles.features.promotion.attesters import NO_ATTESTERS, Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PROMOTION_GATE, PromotionSpec
 from copyrator.bundles.features.signatures.fields import SIGNATURE_GATE, SignaturesSpec
+from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.tags import Choice, Criteria, deployed_tag, explain
 from copyrator.cli.bundles.clouds import bundles_credential, registries
@@ -96,11 +97,6 @@ class BundleGates:
         """Read what is attested of a digest, where the Bundle requires that."""
         if self.attesters and digest not in self.evidence:
             self.evidence[digest] = await judge.evidence(digest, self.attesters)
-
-    @property
-    def deployed(self) -> str | None:
-        """The deployed tag, of the repository that the spec names."""
-        return deployed_tag(self.status, self.spec.reference)
 
     def versions(self, candidate: Candidate) -> tuple[GateResult, ...]:
         """The verdicts of the version gates that can be judged here."""
@@ -348,13 +344,23 @@ def resolve(
         raise Fault(answer.why)
 
 
+_GATE_COLUMNS: Final = (
+    Column("GATE", lambda row: row["name"]),
+    Column("STATE", lambda row: row["state"]),
+    Column("REASON", lambda row: row.get("reason", "")),
+    Column("UNTIL", lambda row: row.get("until", "")),
+    Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True),
+)
+
+
 def _explain(answer: ResolvedTag) -> None:
     """By whom it is signed, and the tags that were rejected."""
     if answer.identity:
         prose([printable(f"Logged in as {answer.identity}.")])
     if answer.signer is not None:
         prose([f"Signed by {answer.signer}."])
-    _explain_gates(answer)
+    if answer.gates:
+        Table(_GATE_COLUMNS).print(answer.gates)
     columns = [
         Column("REJECTED", lambda row: row["tag"]),
         Column("REASON", lambda row: row["reason"]),
@@ -366,18 +372,6 @@ def _explain(answer: ResolvedTag) -> None:
         columns.append(Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True))
     if answer.rejected:
         Table(columns).print(answer.rejected)
-
-
-def _explain_gates(answer: ResolvedTag) -> None:
-    columns = [
-        Column("GATE", lambda row: row["name"]),
-        Column("STATE", lambda row: row["state"]),
-        Column("REASON", lambda row: row.get("reason", "")),
-        Column("UNTIL", lambda row: row.get("until", "")),
-        Column("MESSAGE", lambda row: printable(row.get("message", "")), below=True),
-    ]
-    if answer.gates:
-        Table(columns).print(answer.gates)
 
 
 async def _resolve(
@@ -428,7 +422,9 @@ async def _exact(judge: SignatureJudge, tag: str, bundle: BundleGates | None) ->
 async def _range(
     judge: SignatureJudge, wanted: VersionRange, options: dict[str, Any], bundle: BundleGates | None
 ) -> ResolvedTag:
-    deployed = options["deployed"] or (bundle.deployed if bundle else None)
+    deployed = options["deployed"]
+    if not deployed and bundle is not None:
+        deployed = deployed_tag(bundle.status, bundle.spec.reference)
     gated = bool(judge.asked) or bundle is not None
     criteria = Criteria(
         range=wanted,
@@ -509,8 +505,8 @@ async def _judged(
     except RegistryError as error:
         reason, message = BundleReason.VERIFICATION_UNAVAILABLE, in_options(error.message)
     else:
-        verdict = judge.verdict(digest, judged)
-        if isinstance(verdict, Passed):
+        found = verdict(judge.asked, digest, judged)
+        if isinstance(found, Passed):
             return ResolvedTag(tag, digest, signer=judged.holds[0].entry)
-        reason, message = BundleReason(verdict.reason), verdict.message
+        reason, message = BundleReason(found.reason), found.message
     return ResolvedTag(rejected=({"tag": tag, "reason": str(reason), "message": message},))

@@ -197,13 +197,10 @@ def _suspends(body: Body) -> bool:
 
 
 def choose_target(status: BundleStatus, reference: str, to: str | None) -> HistoryEntry:
-    """The deploy of the history that is rolled back to.
+    """The deploy of the history that is rolled back to, of the repository that the spec names.
 
-    Args:
-        status: with the history.
-        reference: the repository that the spec names; deploys from another one don't count.
-        to: a version, a digest or the beginning of one, or a revision; None: the last one before
-            what runs, or, if that is pinned already, before what was rolled back to.
+    ``to``: a version, a digest or the beginning of one, or a revision; None: the last one before
+    what runs, or, if that is pinned already, before what was rolled back to.
 
     Raises:
         ValueError: there is none, or several; the text says which there are.
@@ -307,11 +304,7 @@ def is_decided(body: Body, chosen: HistoryEntry, waited: float) -> bool:
 
     Ready is as before until then, and may say why another version failed. What keeps the operator
     from looking for any version, such as a registry that can't be reached, doesn't name this one.
-
-    Args:
-        body: the Bundle.
-        chosen: what is pinned.
-        waited: seconds since the pin was seen.
+    ``waited``: seconds since the pin was seen.
     """
     ready, digest = rows.ready(body), chosen.digest or ""
     message = ready.message or ""

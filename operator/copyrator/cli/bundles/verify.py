@@ -14,6 +14,7 @@ from copyrator.api.text import count, format_time, printable
 from copyrator.api.version_range import TAG
 from copyrator.bundles.engine.gate import Passed
 from copyrator.bundles.evidence.signers import Asked
+from copyrator.bundles.features.signatures.verdicts import verdict
 from copyrator.cli.bundles.clouds import registries
 from copyrator.cli.bundles.registry import (
     SignatureJudge,
@@ -102,8 +103,8 @@ async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Veri
     async with reached(reference, options) as there:
         judge = SignatureJudge(there.client, there.repository, there.credential, asked)
         judged = await judge.judgement(there.digest)
-    verdict = judge.verdict(there.digest, judged)
-    reason = BundleReason.VERIFIED if isinstance(verdict, Passed) else verdict.reason
+    found = verdict(asked, there.digest, judged)
+    reason = BundleReason.VERIFIED if isinstance(found, Passed) else found.reason
     separator = "@" if there.wanted == there.digest else ":"
     shown = f"{there.repository}{separator}{there.wanted}"
     return Verified(shown, there.digest, str(reason), judged)

@@ -53,14 +53,11 @@ async def allowed(client: KubeClient, need: Need, user: str | None, name: str = 
     }
     if name:
         attributes["name"] = name
-    return await is_allowed(client, attributes, _account(user) if user else None)
-
-
-def _account(user: str) -> Subject:
-    """A service account by its user name, ``system:serviceaccount:NAMESPACE:NAME``."""
-    _, _, namespace, _name = user.split(":", 3)
-    accounts = "system:serviceaccounts"
-    return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
+    account = None
+    if user:  # a service account's, ``system:serviceaccount:NAMESPACE:NAME``
+        every = "system:serviceaccounts"
+        account = Subject(user, (every, f"{every}:{user.split(':')[2]}", "system:authenticated"))
+    return await is_allowed(client, attributes, account)
 
 
 SELECTOR = "app.kubernetes.io/name=copyrator"

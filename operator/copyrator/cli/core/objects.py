@@ -320,10 +320,13 @@ async def pods_of(client: KubeClient, job: Mapping[str, Any]) -> list[dict[str, 
 
 
 async def listed_in(
-    client: KubeClient, resource: Resource, scopes: Sequence[str | None]
+    client: KubeClient,
+    resource: Resource,
+    scopes: Sequence[str | None],
+    selector: str | None = None,
 ) -> list[dict[str, Any]]:
     """All objects of a kind, by namespace in this order; None is the whole cluster."""
-    found = await all_of(listed(client, resource, scope) for scope in scopes)
+    found = await all_of(listed(client, resource, one, selector=selector) for one in scopes)
     return [body for bodies in found for body in bodies]
 
 

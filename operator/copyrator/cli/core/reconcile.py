@@ -242,30 +242,28 @@ def check_updates_are_on(what: str, body: Body) -> None:
 AT_ONCE = 8
 """Objects that one command changes and waits for at the same time."""
 
-_objects = objects_arguments("rules", "bundles")
 _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
 
 
-@click.command()
-@_objects
-@cluster_options()
-@_all
-@response_timeout_option
-@object_option
-async def suspend(**options: Any) -> None:
-    """Suspend rules or Bundles: nothing is written or deployed until they are resumed."""
-    await _set_all(**options, value=True)
+def _setting(verb: str, text: str, *, value: bool) -> click.Command:
+    @click.command(verb, help=text)
+    @objects_arguments("rules", "bundles")
+    @cluster_options()
+    @_all
+    @response_timeout_option
+    @object_option
+    async def command(**options: Any) -> None:
+        await _set_all(**options, value=value)
+
+    return command
 
 
-@click.command()
-@_objects
-@cluster_options()
-@_all
-@response_timeout_option
-@object_option
-async def resume(**options: Any) -> None:
-    """Resume suspended rules or Bundles."""
-    await _set_all(**options, value=False)
+suspend = _setting(
+    "suspend",
+    "Suspend rules or Bundles: nothing is written or deployed until they are resumed.",
+    value=True,
+)
+resume = _setting("resume", "Resume suspended rules or Bundles.", value=False)
 
 
 async def _set_all(

@@ -51,7 +51,7 @@ from copyrator.cli.core.installation import allowed, username
 from copyrator.cli.core.objects import Body, listed
 from copyrator.cli.core.output import Format, answer_option, dump, items, prose
 from copyrator.cli.core.waiting import Duration
-from copyrator.cli.doctor.check import Check, print_checks
+from copyrator.cli.doctor.check import Check, print_checks, tried
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     BUNDLES,
@@ -747,6 +747,7 @@ async def _right(client: KubeClient, discovery: Discovery, asked: RemoteSource) 
 WHAT: Final = "Other clusters"
 
 
+@tried(WHAT, "their kubeconfigs can't be read")
 async def kubeconfigs(
     client: KubeClient, rules: Iterable[Body], bundles: Iterable[Body], now: datetime
 ) -> Check:
@@ -756,22 +757,19 @@ async def kubeconfigs(
     refs = [(body, ref) for body in rules for _, ref in _sources_of(body)]
     refs += [(body, _of_bundle(body)) for body in bundles]
     named = dict.fromkeys((name_of(body).namespace, ref) for body, ref in refs if ref is not None)
-    try:
-        for namespace, ref in named:
-            where = f"Secret {namespace}/{ref.secret}, key {ref.key}"
-            try:
-                found = kubeconfig_in(await client.get(SECRETS, namespace, ref.secret), ref.key)
-            except errors.NotFound:
-                faults.append(f"{where}: there is no such Secret")
-                continue
-            except InvalidKubeconfigError as error:
-                faults.append(f"{where}: {error}")
-                continue
-            ends = credential(found, now)
-            if not ends.good:
-                (faults if ends.good is False else warnings).append(f"{where}: {ends.said}")
-    except errors.ApiError as error:
-        return Check(WHAT, None, f"their kubeconfigs can't be read: {error.message}")
+    for namespace, ref in named:
+        where = f"Secret {namespace}/{ref.secret}, key {ref.key}"
+        try:
+            found = kubeconfig_in(await client.get(SECRETS, namespace, ref.secret), ref.key)
+        except errors.NotFound:
+            faults.append(f"{where}: there is no such Secret")
+            continue
+        except InvalidKubeconfigError as error:
+            faults.append(f"{where}: {error}")
+            continue
+        ends = credential(found, now)
+        if not ends.good:
+            (faults if ends.good is False else warnings).append(f"{where}: {ends.said}")
     if faults or warnings:
         text = first_of([*faults, *warnings], _NAMED)
         text = f"{text}; see: {hint('remote', 'check', 'SECRET')}"

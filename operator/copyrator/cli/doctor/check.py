@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -38,23 +39,40 @@ async def readable(what: str, checks: AsyncIterator[Check]) -> list[Check]:
     return found
 
 
+C = TypeVar("C", bound=Check | None)
+
+
+def tried(
+    what: str, fault: str = "can't be checked"
+) -> Callable[[Callable[..., Awaitable[C]]], Callable[..., Awaitable[C | Check]]]:
+    """Decorate what makes a finding: that its requests fail is one, too."""
+
+    def decorate(make: Callable[..., Awaitable[C]]) -> Callable[..., Awaitable[C | Check]]:
+        @functools.wraps(make)
+        async def found(*args: Any) -> C | Check:
+            try:
+                return await make(*args)
+            except errors.ApiError as error:
+                return Check(what, None, f"{fault}: {error.message}")
+
+        return found
+
+    return decorate
+
+
 def print_checks(checks: Sequence[Check], shape: Format | None) -> None:
     """Print them, and end with exit code 1 where one failed."""
     if shape is not None:
         items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
         dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
     else:
-        _show(checks)
+        from rich.text import Text  # noqa: PLC0415 - not for --help
+
+        marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
+        prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
+        click.echo(summary([check.good for check in checks]))
     if any(check.good is False for check in checks):
         raise click.exceptions.Exit(1)
-
-
-def _show(checks: Sequence[Check]) -> None:
-    from rich.text import Text  # noqa: PLC0415 - not for --help
-
-    marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
-    prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
-    click.echo(summary([check.good for check in checks]))
 
 
 def summary(found: Sequence[bool | None]) -> str:

@@ -25,7 +25,7 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.objects import RESOURCES, Body, listed, listed_in
 from copyrator.cli.core.output import Format, answer_option
-from copyrator.cli.doctor.check import Check, find_policy, print_checks, readable
+from copyrator.cli.doctor.check import Check, find_policy, print_checks, readable, tried
 from copyrator.cli.view import rows
 from copyrator.kube import errors
 from copyrator.kube.resources import DEPLOYMENTS, PODS, RULES, SECRETS
@@ -229,19 +229,19 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
     return Check("Hash key", True, where)
 
 
+REFERENCES = "Values and auth"
+
+
+@tried(REFERENCES, "can't be read")
 async def _references(
     client: KubeClient, installation: Installation, bundles: Sequence[Body]
 ) -> Check:
     """Whether edits of values and credentials take effect at once; if not, it isn't a failure."""
     from copyrator.cli.doctor.permissions import polled_references
 
-    what = "Values and auth"
-    try:
-        polled = await polled_references(client, installation, bundles)
-    except errors.ApiError as error:
-        return Check(what, None, f"can't be read: {error.message}")
+    polled = await polled_references(client, installation, bundles)
     said = polled.sentence(installation.user or "you")
-    return Check(what, None if polled.refs else True, said)
+    return Check(REFERENCES, None if polled.refs else True, said)
 
 
 async def _registries(bundles: Sequence[Body]) -> list[Check]:
@@ -292,15 +292,13 @@ MARKS_DOMAIN = "copyrator.flant.com"
 MARKS = "Admission policy"
 
 
+@tried(MARKS, "can't be listed")
 async def marks_policy(client: KubeClient, installation: Installation) -> Check:
     """The policy about marks."""
     consequence = "a user who can edit a copy can also change its marks"
-    try:
-        name, said = await find_policy(
-            client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
-        )
-    except errors.ApiError as error:
-        return Check(MARKS, None, f"can't be listed: {error.message}")
+    name, said = await find_policy(
+        client, installation, MARKS_DOMAIN, consequence, "rules.admissionPolicy"
+    )
     if name:
         return Check(MARKS, True, f"{name} protects the marks of copies")
     return Check(MARKS, None, said)

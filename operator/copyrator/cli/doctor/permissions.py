@@ -29,7 +29,7 @@ from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.restrictions import refusal
 from copyrator.cli.core.installation import Installation, Need, allowed
 from copyrator.cli.core.objects import RESOURCES, Body
-from copyrator.cli.doctor.check import Check
+from copyrator.cli.doctor.check import Check, tried
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     BUNDLES,
@@ -159,6 +159,10 @@ async def permission_reviews(client: KubeClient, installation: Installation) -> 
     return Check(what, None, said)
 
 
+CONSENT: Final = "Consent reviews"
+
+
+@tried(CONSENT, "can't be reviewed")
 async def consent_reviews(
     client: KubeClient, installation: Installation, bundles: Sequence[Body]
 ) -> Check | None:
@@ -166,25 +170,22 @@ async def consent_reviews(
 
     None where no Bundle has its release in another namespace.
     """
-    what, user, settings = "Consent reviews", installation.user, installation.settings
+    user, settings = installation.user, installation.settings
     if not any(map(_is_elsewhere, bundles)):
         return None
     if user is None:
-        return Check(what, None, "the operator's account isn't known without a Deployment")
+        return Check(CONSENT, None, "the operator's account isn't known without a Deployment")
     needs: list[Need] = [(_LOCAL_REVIEWS, "", "create", scope) for scope in settings.scopes]
-    try:
-        missing = [one for one in needs if not await allowed(client, one, user)]
-    except errors.ApiError as error:
-        return Check(what, None, f"can't be reviewed: {error.message}")
+    missing = [one for one in needs if not await allowed(client, one, user)]
     if not missing:
         said = "releases in other namespaces need their consent: a permission or an annotation"
-        return Check(what, True, said)
+        return Check(CONSENT, True, said)
     said = (
         f"{user} cannot {_shown(missing[0])}: Bundles with their release in another namespace "
         f"deploy only where that Namespace has the annotation {ANN_ACCEPT_FROM}; the chart grants "
         "it (bundles.permissionReviews.enabled)"
     )
-    return Check(what, None, said)
+    return Check(CONSENT, None, said)
 
 
 def _is_elsewhere(body: Body) -> bool:
@@ -329,21 +330,17 @@ class Polled:
         if not self.refs:
             watched = count(self.named, "object is", "objects are")
             return f"{watched} referenced by Bundles; edits take effect at once"
-        kinds = {ref.resource for ref in self.refs}
+        denials = [
+            f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones "
+            f"by name ({_REMEDY[kind]})"
+            for kind in sorted({ref.resource for ref in self.refs}, key=lambda kind: kind.plural)
+        ]
         have = "has" if len(self.refs) == 1 else "have"
         return (
             f"{len(self.refs)} of {count(self.named, 'object')} referenced by Bundles {have} no "
             "watch, so edits take effect at the next poll: "
-            f"{' and '.join(_denials(who, kinds))}"
+            f"{' and '.join(denials)}"
         )
-
-
-def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
-    return [
-        f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones by "
-        f"name ({_REMEDY[kind]})"
-        for kind in sorted(kinds, key=lambda kind: kind.plural)
-    ]
 
 
 async def polled_references(

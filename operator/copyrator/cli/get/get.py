@@ -20,6 +20,7 @@ from copyrator.cli.core.objects import (
     ObjectReference,
     find_copies,
     listed,
+    listed_in,
     objects_arguments,
     one,
     skipped,
@@ -134,10 +135,7 @@ async def get(
             _show(found, queries, shape, beside)
         else:
             _nothing(target, queries, shape)
-        if note:
-            prose([note], err=True)
-        if remarks:
-            prose(remarks, err=True)
+        prose([*([note] if note else []), *remarks], err=True)
 
 
 async def _nowhere() -> None:
@@ -180,37 +178,29 @@ async def _read_beside(
 
 
 async def _read_all(client: KubeClient, queries: Mapping[str, _ListQuery]) -> list[_Found]:
-    async def read(kind: str, query: _ListQuery) -> _Found:
+    async def read(what: str, query: _ListQuery) -> _Found:
+        denied: list[errors.Forbidden] = []
         try:
-            return await _read(client, kind, query)
+            if what == "copies":
+                there = await find_copies(client, query.scopes, query.labels)
+                bodies, found_any = there.bodies, any(map(query.includes, there.bodies))
+                denied = [
+                    error
+                    for resource, error in there.denied
+                    if resource.kind in there.named or not found_any  # perhaps that is why
+                ]
+            else:
+                bodies = await listed_in(client, RESOURCES[what], query.scopes, query.labels)
         except errors.Forbidden as error:
             if query.wanted:
                 raise
-            return _Found(kind, [], [error], is_read=False)
+            return _Found(what, [], [error], is_read=False)
+        return _Found(what, [body for body in bodies if query.includes(body)], denied)
 
     found = await all_of(starmap(read, queries.items()))
     if not any(part.is_read for part in found):
         raise found[0].denied[0]
     return found
-
-
-async def _read(client: KubeClient, what: str, choice: _ListQuery) -> _Found:
-    denied: list[errors.Forbidden] = []
-    if what == "copies":
-        there = await find_copies(client, choice.scopes, choice.labels)
-        bodies, found_any = there.bodies, any(map(choice.includes, there.bodies))
-        denied = [
-            error
-            for resource, error in there.denied
-            if resource.kind in there.named or not found_any  # perhaps that is why
-        ]
-    else:
-        lists = await all_of(
-            listed(client, RESOURCES[what], scope, selector=choice.labels)
-            for scope in choice.scopes
-        )
-        bodies = [body for found in lists for body in found]
-    return _Found(what, [body for body in bodies if choice.includes(body)], denied)
 
 
 async def _check(client: KubeClient, target: Target, part: _Found, choice: _ListQuery) -> None:
@@ -250,7 +240,8 @@ def _show(
     for index, part in enumerate(part for part in found if part.bodies):
         if index:
             click.echo()
-        _print(part, beside, namespaces=everywhere, wide=shape is Format.WIDE)
+        columns, listed = _table(part, beside)
+        Table(columns if everywhere else columns[1:], wide=shape is Format.WIDE).print(listed)
 
 
 def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -> None:
@@ -265,9 +256,9 @@ def _nothing(target: Target, queries: Mapping[str, _ListQuery], shape: Format) -
     click.echo(f"No {shown} found {where}{hint_}.", err=True)
 
 
-def _print(part: _Found, values: Sequence[object], *, namespaces: bool, wide: bool) -> None:
-    now, found = datetime.now(UTC), list[Any](part.bodies)
-    columns: Sequence[Column] = rows.copy_columns(now)
+def _table(part: _Found, values: Sequence[object]) -> tuple[Sequence[Column], Sequence[Any]]:
+    """The columns, with that of namespaces, and the rows."""
+    now = datetime.now(UTC)
     if part.what == "bundles":
         from copyrator.cli.core.beside import concerning  # noqa: PLC0415 - only for Bundles
         from copyrator.cli.view.bundle import (  # noqa: PLC0415 - what it imports is large
@@ -276,11 +267,9 @@ def _print(part: _Found, values: Sequence[object], *, namespaces: bool, wide: bo
         )
 
         near = concerning(values, now)
-        found = [BundleView(body, now, beside=near(body)) for body in found]
-        columns = bundle_columns()
-    elif part.what == "rules":
+        return bundle_columns(), [BundleView(one, now, beside=near(one)) for one in part.bodies]
+    if part.what == "rules":
         from copyrator.cli.view.rule import RULE_COLUMNS, RuleView  # noqa: PLC0415 - as above
 
-        found = [RuleView(body, now) for body in found]
-        columns = RULE_COLUMNS
-    Table(columns if namespaces else columns[1:], wide=wide).print(found)
+        return RULE_COLUMNS, [RuleView(body, now) for body in part.bodies]
+    return rows.copy_columns(now), part.bodies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api.version_range import VersionError, parse_version
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import operator_namespace_option
 from copyrator.cli.core.objects import object_arguments
@@ -60,7 +60,7 @@ class _Plan(click.Command):
 @cluster_options()
 @operator_namespace_option
 @output_option
-def plan(
+async def plan(
     *,
     target: Target,
     what: str | None,
@@ -69,7 +69,7 @@ def plan(
     refresh: bool,
     version: str | None,
     whole: bool,
-    timeout: float,
+    timeout: float,  # noqa: ASYNC109 - the option
     home: str | None,
     shape: Format,
 ) -> None:
@@ -101,13 +101,25 @@ def plan(
         from copyrator.cli.bundles.plan import plan_bundle  # noqa: PLC0415 - each half is large
 
         wanted = _wanted(timeout, refresh=refresh, version=version)
-        if plan_bundle(target, name, shape, wanted, whole=whole):
+        if await plan_bundle(target, name, shape, wanted, whole=whole):
             raise click.exceptions.Exit(CHANGES)
         return
     if refresh or whole or version is not None:
         option = "--refresh" if refresh else "--whole" if whole else "--version"
         raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
-    _plan_rules(target, name, filename, home, shape)
+    from copyrator.cli.rules.plan import Files, plan_rules, show  # noqa: PLC0415 - it is large
+
+    files = Files(read_manifests([filename]) if filename else [], target)
+    if filename:
+        files.check()
+    results, notes = await plan_rules(target, name, files, home)
+    show(results, shape)
+    if notes:
+        prose(notes, err=True)
+    if faults := [result.fault for result in results if result.fault]:
+        raise Fault("\n".join(faults))
+    if any(result.rows for result in results):
+        raise click.exceptions.Exit(CHANGES)
 
 
 def _wanted(timeout: float, *, refresh: bool, version: str | None) -> PreviewOptions | None:
@@ -121,21 +133,3 @@ def _wanted(timeout: float, *, refresh: bool, version: str | None) -> PreviewOpt
         except VersionError as error:
             raise _WrongUsage(f"--version {error}") from None
     return PreviewOptions(timeout, version) if refresh or version is not None else None
-
-
-def _plan_rules(
-    target: Target, name: str | None, filename: str | None, home: str | None, shape: Format
-) -> None:
-    from copyrator.cli.rules.plan import Files, plan_rules, show  # noqa: PLC0415 - it is large
-
-    files = Files(read_manifests([filename]) if filename else [], target)
-    if filename:
-        files.check()
-    results, notes = run(plan_rules(target, name, files, home))
-    show(results, shape)
-    if notes:
-        prose(notes, err=True)
-    if faults := [result.fault for result in results if result.fault]:
-        raise Fault("\n".join(faults))
-    if any(result.rows for result in results):
-        raise click.exceptions.Exit(CHANGES)

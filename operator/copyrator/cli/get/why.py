@@ -252,7 +252,38 @@ class _Object:
 async def _of_object(
     found: _Object, installation: Installation, actor: Actor, remark: str
 ) -> Explanation:
-    answer = await _answer_about(found, installation, actor)
+    from copyrator.cli.rules.dry_run import dry_running, owner_of
+    from copyrator.cli.rules.why import (
+        ExplainedObject,
+        answers,
+        composed_of,
+        deciding_rule,
+        sources_of,
+        verdict_of,
+    )
+    from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict
+
+    owner = owner_of(found.body or _NOBODY)
+    async with dry_running(installation, actor) as dry_run:
+        await dry_run.serve_all(found.resource.kind)
+        asked = ExplainedObject(dry_run, found.resource, found.namespace, found.name)
+        hidden = dry_run.hidden(owner)
+        verdict = CopyVerdict(hidden) if hidden else await verdict_of(asked)
+        said, sources = answers(asked, owner), sources_of(dry_run, asked.key)
+        decides = deciding_rule(asked, owner) is not None
+        answer = CopyAnswer(
+            found.resource.kind,
+            found.namespace,
+            found.name,
+            found.body["metadata"] if found.body else None,
+            owner,
+            verdict,
+            composed_of(asked),
+            _certificates(dry_run, found.body, owner, sources),
+            sources,
+            said[0] if decides else None,
+            said[1:] if decides else said,
+        )
     document = {
         **_subject(found.resource, found.namespace, found.name),
         "exists": answer.metadata is not None,
@@ -283,41 +314,6 @@ def _lines_of(answer: CopyAnswer) -> dict[str, list[str]]:
         "others": _indented(explain(others)),
         "summary": _indented([f"{count_rules(others)} (--all)"]),
     }
-
-
-async def _answer_about(found: _Object, installation: Installation, actor: Actor) -> CopyAnswer:
-    from copyrator.cli.rules.dry_run import dry_running, owner_of
-    from copyrator.cli.rules.why import (
-        ExplainedObject,
-        answers,
-        composed_of,
-        deciding_rule,
-        sources_of,
-        verdict_of,
-    )
-    from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict
-
-    owner = owner_of(found.body or _NOBODY)
-    async with dry_running(installation, actor) as dry_run:
-        await dry_run.serve_all(found.resource.kind)
-        asked = ExplainedObject(dry_run, found.resource, found.namespace, found.name)
-        hidden = dry_run.hidden(owner)
-        verdict = CopyVerdict(hidden) if hidden else await verdict_of(asked)
-        said, sources = answers(asked, owner), sources_of(dry_run, asked.key)
-        decides = deciding_rule(asked, owner) is not None
-        return CopyAnswer(
-            found.resource.kind,
-            found.namespace,
-            found.name,
-            found.body["metadata"] if found.body else None,
-            owner,
-            verdict,
-            composed_of(asked),
-            _certificates(dry_run, found.body, owner, sources),
-            sources,
-            said[0] if decides else None,
-            said[1:] if decides else said,
-        )
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

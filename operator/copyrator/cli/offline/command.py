@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +15,7 @@ from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
 
 if TYPE_CHECKING:
-    from copyrator.cli.offline.manifests import Manifest
+    pass
 
 
 @click.command()
@@ -58,14 +57,9 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         if not manifests:
             click.echo("No CopyratorRule or Bundle found.", err=True)
         elif not found:
-            click.echo(f"Valid: {_counted(manifests)}.")
+            kinds = Counter(one.kind for one in manifests)
+            policy = ", the signature policy" if kinds["ConfigMap"] else ""
+            bundles = count(kinds[names.BUNDLE_KIND], "Bundle")
+            click.echo(f"Valid: {count(kinds[names.RULE_KIND], 'rule')}, {bundles}{policy}.")
     if found:
         raise click.exceptions.Exit(1)
-
-
-def _counted(manifests: Sequence[Manifest]) -> str:
-    kinds = Counter(one.kind for one in manifests)
-    said = [count(kinds[names.RULE_KIND], "rule"), count(kinds[names.BUNDLE_KIND], "Bundle")]
-    if kinds["ConfigMap"]:
-        said.append("the signature policy")
-    return ", ".join(said)

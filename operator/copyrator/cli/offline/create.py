@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -13,7 +12,7 @@ import click
 from copyrator.api import names
 from copyrator.api.clouds import Provider
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.cli.core.cluster import Target, cluster_options, run
+from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.output import (
@@ -60,7 +59,7 @@ def create() -> None:
 @operator_namespace_option
 @_export
 @object_option
-def rule(
+async def rule(
     target: Target,
     name: str,
     *,
@@ -81,7 +80,9 @@ def rule(
     body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**options))
     if export and not target.namespace_option:
         prose(["No namespace is set: apply it in the operator's, or set --namespace."], err=True)
-    _finish(body, shape, partial(_create_rule, target, body, home), export=export)
+    if not _exports(body, shape, export=export):
+        made = await _create_rule(target, body, home)
+        show_result(made, f"rule {name_of(made)} created.", shape)
 
 
 def rule_spec(
@@ -126,7 +127,7 @@ def rule_spec(
 @click.option("--insecure", is_flag=True, help="Use plain HTTP.")
 @_export
 @object_option
-def bundle(
+async def bundle(
     target: Target, name: str, *, export: bool, shape: Format | None, **options: Any
 ) -> None:
     """Deploy a werf bundle from a registry.
@@ -134,7 +135,10 @@ def bundle(
     copyrator create bundle shop --from registry.example.com/team/shop --version '1.*' --export
     """
     body = _body(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, target, name, bundle_spec(**options))
-    _finish(body, shape, partial(_create_bundle, target, body), export=export)
+    if not _exports(body, shape, export=export):
+        async with target.connect() as client:
+            made = await client.create(BUNDLES, target.namespace, body)
+        show_result(made, f"bundle {name_of(made)} created.", shape)
 
 
 def bundle_spec(*, repository: str, **fields: str | bool | None) -> dict[str, Any]:
@@ -153,14 +157,8 @@ def _body(
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
-def _finish(
-    body: dict[str, Any],
-    shape: Format | None,
-    work: Callable[[], Coroutine[Any, Any, dict[str, Any]]],
-    *,
-    export: bool,
-) -> None:
-    """Print the manifest, or create the object by `work`.
+def _exports(body: dict[str, Any], shape: Format | None, *, export: bool) -> bool:
+    """Print the manifest where that is wanted; whether it is.
 
     Raises:
         Fault: it isn't valid.
@@ -173,15 +171,7 @@ def _finish(
         raise Fault("; ".join(f"{problem.field}: {problem.message}" for problem in found))
     if export:
         dump(body, Format.YAML) if shape is None else show(body, shape)
-        return
-    made = run(work())
-    kind = "rule" if body["kind"] == names.RULE_KIND else "bundle"
-    show_result(made, f"{kind} {name_of(made)} created.", shape)
-
-
-async def _create_bundle(target: Target, body: dict[str, Any]) -> dict[str, Any]:
-    async with target.connect() as client:
-        return await client.create(BUNDLES, target.namespace, body)
+    return export
 
 
 async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def problems(value: Any, kind: str) -> Iterable[Problem]:
         said = _FAULTS[str(error.validator)].format(
             article="an" if str(limit)[0] in "aeiou" else "a",
             limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
-            value=_shown(error.instance),
+            value=truncate(repr(error.instance), 60),
             message=error.message,
         )
         several = error.validator in ("required", "maxProperties")
@@ -163,11 +163,6 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return lower[found[0]] if found else None
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return truncate(text, 60)
-
-
 _LITERALS: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -219,7 +214,10 @@ def _walk(value: Any, wanted: str, path: tuple[Step, ...]) -> Iterator[tuple[Pro
             if below is not None:
                 yield from _walk(item, below, (*path, name))
             elif not is_jinja(name):
-                yield Problem((*path, name), _unknown(wanted, name)), True
+                close = closest(name, fields_of(wanted) or {})
+                advice = f"; did you mean {close}?" if close else ""
+                text = f"the API server drops a field of this name{advice}"
+                yield Problem((*path, name), text), True
     elif isinstance(value, list):
         if not (wanted.startswith("[") or wanted in (ANY, UNKNOWN_KIND)):
             yield Problem(path, f"must be {_noun(wanted)}, not a list"), False
@@ -234,12 +232,6 @@ def _noun(wanted: str) -> str:
     return _NOUNS.get(wanted) or ("a list" if wanted.startswith("[") else "a map")
 
 
-def _unknown(parent: str, name: str) -> str:
-    close = closest(name, fields_of(parent) or {})
-    advice = f"; did you mean {close}?" if close else ""
-    return f"the API server drops a field of this name{advice}"
-
-
 def _of_scalar(value: Any, wanted: str) -> str | None:
     """What is wrong with a text, number or boolean."""
     if wanted in (ANY, UNKNOWN_KIND):
@@ -252,14 +244,11 @@ def _of_scalar(value: Any, wanted: str) -> str | None:
     if right and isinstance(value, bool) == (wanted == "boolean"):
         return None
     if isinstance(value, str):
-        remedy = "; remove the quotes" if wanted in _FILTERS and _is_quoted(value) else ""
+        is_quoted = value in ("true", "false") or value.lstrip("-").isdigit()
+        remedy = "; remove the quotes" if wanted in _FILTERS and is_quoted else ""
     else:
         remedy = "; put it in quotes" if wanted == "string" else ""
     return f"must be {_noun(wanted)}, not {value!r:.60}{remedy}"
-
-
-def _is_quoted(text: str) -> bool:
-    return text in ("true", "false") or text.lstrip("-").isdigit()
 
 
 def _of_text(text: str, wanted: str) -> str | None:
@@ -339,19 +328,16 @@ def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str
         yield f"unknown variable {name}{_advice(name, list(known), 'variables')}"
     reads: list[nodes.Getattr | nodes.Getitem] = list(tree.find_all(nodes.Getattr))
     for found in [*reads, *tree.find_all(nodes.Getitem)]:
-        owner, field = found.node, _field(found)
+        owner, field = found.node, None
+        if isinstance(found, nodes.Getattr):
+            field = found.attr
+        elif isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):
+            field = found.arg.value
         if not isinstance(owner, nodes.Name) or owner.name not in undeclared & known.keys():
             continue
         fields = known[owner.name]
         if field is not None and field not in fields:
             yield f"unknown field {owner.name}.{field}{_advice(field, fields, 'fields')}"
-
-
-def _field(found: nodes.Getattr | nodes.Getitem) -> str | None:
-    if isinstance(found, nodes.Getattr):
-        return found.attr
-    value = found.arg.value if isinstance(found.arg, nodes.Const) else None
-    return value if isinstance(value, str) else None
 
 
 def _advice(word: str, known: Sequence[str], what: str) -> str:

@@ -557,7 +557,11 @@ async def migrate(
         click.echo("No object in this cluster is copied by these tools.", err=True)
         return
     if shape is None:
-        _print_with_remarks(found, where)
+        for one in found:
+            click.echo(f"---\n# {one.tool}: {one.replaces}")
+            for remark in one.remarks:
+                click.echo(f"# NOTE: {remark}")
+            click.echo(yaml.safe_dump(one.manifest(where), sort_keys=False).rstrip())
     elif shape is Format.NAME:
         click.echo("\n".join(reference(one.manifest(where)) for one in found))
     else:
@@ -568,15 +572,6 @@ async def migrate(
         "them: docs/adoption.md",
         err=True,
     )
-
-
-def _print_with_remarks(found: Sequence[MigratedRule], where: str) -> None:
-    for one in found:
-        click.echo("---")
-        click.echo(f"# {one.tool}: {one.replaces}")
-        for remark in one.remarks:
-            click.echo(f"# NOTE: {remark}")
-        click.echo(yaml.safe_dump(one.manifest(where), sort_keys=False).rstrip())
 
 
 async def _find(
@@ -596,7 +591,14 @@ async def _find(
                 click.echo(f"Skipping {resource.plural}: {error}", err=True)
                 continue
             found += requests(resource.kind, bodies, known)
-            _tell_placeholders(bodies)
+            for body in bodies:
+                if PLACEHOLDER in annotations_of(body):
+                    click.echo(
+                        f"Secret {name_of(body)} is filled by secretgen with "
+                        "all exported registries' credentials: write one rule with spec.sources "
+                        "and merge_dockerconfig instead (docs/composed.md)",
+                        err=True,
+                    )
         for body in await _all(client, CLUSTER_SECRETS):
             found.append(cluster_secret(body, known))
         exports = await _all(client, SECRET_EXPORTS)
@@ -614,14 +616,3 @@ async def _all(client: KubeClient, resource: Resource) -> list[dict[str, Any]]:
     with suppress(errors.NotFound, errors.Forbidden):
         return await listed(client, resource, None)
     return []
-
-
-def _tell_placeholders(bodies: Sequence[Mapping[str, Any]]) -> None:
-    for body in bodies:
-        if PLACEHOLDER in annotations_of(body):
-            click.echo(
-                f"Secret {name_of(body)} is filled by secretgen with "
-                "all exported registries' credentials: write one rule with spec.sources and "
-                "merge_dockerconfig instead (docs/composed.md)",
-                err=True,
-            )

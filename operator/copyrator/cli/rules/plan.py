@@ -18,6 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -44,7 +45,6 @@ from copyrator.cli.core.output import Column, Format, Kind, Table, console, dump
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check, is_ours, warn_of_system_namespaces
 from copyrator.cli.rules.dry_run import (
-    Actor,
     DryRun,
     DryRunClient,
     FullSummary,
@@ -438,6 +438,12 @@ _UNKNOWN_SETTINGS = (
 )
 
 
+_TRIED = (
+    "Tried as {}, not as the operator: the results may differ. To use the operator's permissions, "
+    "set --as to its service account, or get permission to impersonate that."
+)
+
+
 async def plan_rules(
     target: Target, name: str | None, files: Files, home: str | None
 ) -> tuple[list[RulePlan], list[str]]:
@@ -463,21 +469,10 @@ async def plan_rules(
                 said = error.message if isinstance(error, errors.ApiError) else str(error)
                 results.append(RulePlan(where, fault=said if where in said else f"{where}: {said}"))
                 continue
-            notes = _notes(actor)
+            notes = [_TRIED.format(actor.who), *filter(None, [actor.note])] if actor.who else []
         if files.manifests and not installation.settings_known:
             notes.append(_UNKNOWN_SETTINGS)
     return results, notes
-
-
-def _notes(actor: Actor) -> list[str]:
-    if not actor.who:
-        return []
-    tried = (
-        f"Tried as {actor.who}, not as the operator: the results may differ. To use the "
-        "operator's permissions, set --as to its service account, or get permission to "
-        "impersonate that."
-    )
-    return [tried, actor.note] if actor.note else [tried]
 
 
 async def _bodies(
@@ -613,18 +608,11 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
     keys = NO_KEYS
     if wanted is not None:
-        keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
+        if action_ is RowAction.CREATE:
+            keys = diff(None, wanted)
+        else:
+            with suppress(errors.ApiError):
+                keys = diff(await client.get(resource, key.namespace, key.name), wanted)
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
             return None
     return PlanRow(action_, *where, keys=keys)
-
-
-async def _diff(dry_run: DryRun, key: CopyKey, wanted: Body, *, new: bool) -> Keys:
-    if new:
-        return diff(None, wanted)
-    resource = dry_run.context.kinds[key.kind].resource
-    try:
-        live = await dry_run.client.get(resource, key.namespace, key.name)
-    except errors.ApiError:
-        return NO_KEYS
-    return diff(live, wanted)

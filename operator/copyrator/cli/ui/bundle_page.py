@@ -257,7 +257,6 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
     """The values of a Bundle's page."""
     return {
         "title": f"Bundle {view.name}",
-        "here": "",
         "within": "/bundles",
         "seen": seen,
         "path": bundle_path(view.name),
@@ -282,6 +281,7 @@ def bundle_parts(
     """
     spec, now = view.spec, view.now
     path, row = graph.path(view.name), bundle_row(view)
+    waiting = waiting_version(view.status) or ""
     return {
         "row": row,
         "suffix": suffix,
@@ -290,9 +290,11 @@ def bundle_parts(
         "sign": sign,
         "digest": short_digest,
         "sentence": _sentence(view, row),
-        "next": _next_version(view),
+        "next": waiting if waiting != said(view.status.deployed.version) else "",
         "steps": list_steps(view, spec) if isinstance(spec, BundleSpec) else (),
-        "earliest": _earliest(view),
+        "earliest": " ".join(
+            explain_next(spec, view.status, now) if isinstance(spec, BundleSpec) else ()
+        ),
         "timeline": timeline(view, graph.sources_of(view.name)),
         "path": path,
         "drawing": draw_path(path, f"promotion{suffix}", static=bool(suffix)),
@@ -301,20 +303,6 @@ def bundle_parts(
         "fields": list(_details(view)),
         "conditions": condition_rows(view.body, view.now),
     }
-
-
-def _next_version(view: BundleView) -> str:
-    """The version that waits, or could be deployed; empty where that is the deployed one."""
-    found = waiting_version(view.status) or ""
-    return found if found != said(view.status.deployed.version) else ""
-
-
-def _earliest(view: BundleView) -> str:
-    """When the next deploy begins at the earliest; empty where that isn't known."""
-    spec = view.spec
-    return (
-        "" if isinstance(spec, InvalidSpec) else " ".join(explain_next(spec, view.status, view.now))
-    )
 
 
 def _sentence(view: BundleView, row: OverviewRow) -> str:

@@ -84,32 +84,26 @@ class Pages:
         self._common = {"cluster": cluster, "user": user, "version": __version__}
 
     def page(self, content: str, *, fragment: bool = False, **values: Any) -> str:
-        """A page, or only its main part; ``title`` and ``here`` (its path) are required.
+        """A page, or only its main part; ``title`` is required.
 
-        ``within``: the path of the list that it belongs to. ``notice``: what was done, above the
-        main part, where it stays while that is updated; ``notice_tone``: of it.
+        ``here``: its path, where the menu has it; ``within``: that of the list that it belongs to.
+        ``notice``: what was done, above the main part, where it stays while that is updated;
+        ``notice_tone``: of it.
         """
-        defaults = {"live": True, "actions": (), "back": "", "within": "", "asked": ""}
+        defaults = {"live": True, "actions": (), "back": "", "here": "", "within": "", "asked": ""}
         defaults |= {"notice": "", "notice_tone": "good"}
         values = {**defaults, **values, **self._common}
         template = content if fragment else "base.html"
         return self._templates.get_template(template).render(content=content, **values)
 
     def overview(
-        self, seen: Snapshot, view: Overview, query: Query = EVERYTHING, *, fragment: bool
+        self, seen: Snapshot, view: Overview, query: Query = EVERYTHING, **how: Any
     ) -> str:
         """The first page, of what a query chooses."""
         failing = view.number(rows.State.FAILING)
-        return self.page(
-            "overview.html",
-            fragment=fragment,
-            title=f"Overview ({failing} Failing)" if failing else "Overview",
-            here="/",
-            seen=seen,
-            view=view,
-            query=query,
-            most=FIRST,
-        )
+        title = f"Overview ({failing} Failing)" if failing else "Overview"
+        values: dict[str, Any] = {"seen": seen, "view": view, "query": query, "most": FIRST}
+        return self.page("overview.html", title=title, here="/", **values, **how)
 
     def list_objects(
         self,
@@ -117,34 +111,24 @@ class Pages:
         seen: Snapshot,
         listing: Listing,
         banners: Sequence[Banner] = (),
-        *,
-        fragment: bool,
+        **how: Any,
     ) -> str:
         """All rules, or all Bundles, a page at a time."""
-        return self.page(
-            "list.html",
-            fragment=fragment,
-            title=what.capitalize(),
-            here=f"/{what}",
-            seen=seen,
-            what=what,
-            listing=listing,
-            banners=banners,
-        )
+        values: dict[str, Any] = {
+            "seen": seen,
+            "what": what,
+            "listing": listing,
+            "banners": banners,
+        }
+        return self.page("list.html", title=what.capitalize(), here=f"/{what}", **values, **how)
 
-    def search(self, seen: Snapshot, found: Search, *, fragment: bool) -> str:
+    def search(self, seen: Snapshot, found: Search, **how: Any) -> str:
         """What was looked for in everything."""
-        return self.page(
-            "search.html",
-            fragment=fragment,
-            title=f"Search: {found.query.text}" if found.query.text else "Search",
-            here="",
-            seen=seen,
-            found=found,
-            asked=found.query.text,
-        )
+        text = found.query.text
+        title = f"Search: {text}" if text else "Search"
+        return self.page("search.html", title=title, seen=seen, found=found, asked=text, **how)
 
-    def matrix(self, seen: Snapshot, table: Matrix, *, fragment: bool) -> str:
+    def matrix(self, seen: Snapshot, table: Matrix, **how: Any) -> str:
         """Rules and namespaces."""
 
         def turned(name: str, number: int) -> str:
@@ -155,22 +139,12 @@ class Pages:
             query |= {"page": str(numbers["namespaces"]), "from": str(numbers["rules"])}
             return f"/matrix?{urlencode(query)}"
 
-        return self.page(
-            "matrix.html",
-            fragment=fragment,
-            title="Namespaces",
-            here="/matrix",
-            seen=seen,
-            table=table,
-            turned=turned,
-        )
+        values: dict[str, Any] = {"seen": seen, "table": table, "turned": turned}
+        return self.page("matrix.html", title="Namespaces", here="/matrix", **values, **how)
 
-    def bundle(
-        self, seen: Snapshot, view: BundleView, found: Readings, *, fragment: bool, notice: str = ""
-    ) -> str:
+    def bundle(self, seen: Snapshot, view: BundleView, found: Readings, **how: Any) -> str:
         """A Bundle, with what was read for its page."""
-        values = bundle_values(seen, view, found)
-        return self.page("bundle.html", fragment=fragment, notice=notice, **values)
+        return self.page("bundle.html", **bundle_values(seen, view, found), **how)
 
     def report(
         self, seen: Snapshot, view: Overview, installation: Installation, now: datetime
@@ -204,43 +178,19 @@ class Pages:
             **self._common,
         )
 
-    def texts(
-        self,
-        title: str,
-        parts: Sequence[tuple[str, str]],
-        *,
-        back: str = "",
-        fragment: bool = False,
-    ) -> str:
+    def texts(self, title: str, parts: Sequence[tuple[str, str]], **how: Any) -> str:
         """A page of texts below heads; it isn't updated."""
         shown = [(head, printable(text)) for head, text in parts]
-        return self.page(
-            "lines.html",
-            fragment=fragment,
-            title=title,
-            here="",
-            parts=shown,
-            back=back,
-            live=False,
-        )
+        return self.page("lines.html", title=title, parts=shown, live=False, **how)
 
     def confirm(self, **values: Any) -> str:
         """The question before something is written."""
-        return self.page("confirm.html", title=values["question"], here="", live=False, **values)
+        return self.page("confirm.html", title=values["question"], live=False, **values)
 
     def decision(self, seen: Snapshot, plan: Mapping[str, Any], **values: Any) -> str:
         """A plan, and the form by which it is decided; it isn't updated while it is read."""
-        title = f"Plan of Bundle {plan['bundle']}"
-        return self.page(
-            "decision.html",
-            title=title,
-            here="",
-            within="/bundles",
-            live=False,
-            seen=seen,
-            **plan,
-            **values,
-        )
+        values |= {"within": "/bundles", "live": False, "seen": seen, **plan}
+        return self.page("decision.html", title=f"Plan of Bundle {plan['bundle']}", **values)
 
 
 def _reported_bundle(view: BundleView, graph: PromotionGraph, number: int) -> dict[str, Any]:

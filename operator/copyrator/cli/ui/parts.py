@@ -60,30 +60,21 @@ class PageAction:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionRow:
-    """A condition."""
+def condition_rows(body: Body, now: datetime) -> list[dict[str, str]]:
+    """The conditions of a rule or Bundle, at most CONDITIONS.
 
-    type: str
-    status: str
-    reason: str
-    since: str
-    message: str
-    """Empty where Ready has the same: it is the page's first sentence."""
-
-
-def condition_rows(body: Body, now: datetime) -> list[ConditionRow]:
-    """The conditions of a rule or Bundle, at most CONDITIONS."""
+    A message is empty where Ready has the same: it is the page's first sentence.
+    """
     found = read_conditions(body)
     told = found.get(ConditionType.READY, NO_CONDITION).message
     return [
-        ConditionRow(
-            printable(one.type or ""),
-            printable(one.status or ""),
-            printable(one.reason or ""),
-            time_since(one.last_transition_time, now),
-            printable(one.message or "") if one.message != told else "",
-        )
+        {
+            "type": printable(one.type or ""),
+            "status": printable(one.status or ""),
+            "reason": printable(one.reason or ""),
+            "since": time_since(one.last_transition_time, now),
+            "message": printable(one.message or "") if one.message != told else "",
+        }
         for one in islice(found.values(), CONDITIONS)
     ]
 

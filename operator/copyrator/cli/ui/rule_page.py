@@ -28,7 +28,6 @@ from copyrator.cli.ui.parts import (
     STATE_TONES,
     Arrow,
     Box,
-    ConditionRow,
     Drawing,
     certificate_tone,
     condition_rows,
@@ -281,7 +280,7 @@ class RulePage:
         return [*found, *describe_settings(view), *describe_origin(view)]
 
     @property
-    def conditions(self) -> list[ConditionRow]:
+    def conditions(self) -> list[dict[str, str]]:
         """Its conditions."""
         return condition_rows(self.view.body, self.view.now)
 

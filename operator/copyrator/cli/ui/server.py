@@ -283,7 +283,6 @@ class Server:
             fragment=_is_fragment(request),
             title=f"Rule {view.name}",
             notice=self._notice_of(request),
-            here="",
             within="/rules",
             seen=seen,
             rule=RulePage(view, seen, read_filter(request.query)),
@@ -370,7 +369,6 @@ class Server:
         html = self.pages.page(
             "copy.html",
             title=f"{kind} {namespace}/{name}",
-            here="",
             live=False,  # each answer takes many requests
             copy=copy,
             remark=remark,

@@ -94,7 +94,7 @@ class BundleView(View):
         waits = pending.is_true and pending.reason in _FOR_PEOPLE
         if waits:
             return pending.reason or ""
-        return next(filter(None, (one.awaits(self) for one in load_words())), "")
+        return next(lines_at(self, Place.AWAITS), "")
 
     @property
     def ready(self) -> Condition:

@@ -53,22 +53,19 @@ _TONES: Final = {
 def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEvent]:
     """The entries, the newest first, and before them what holds without a time.
 
-    Args:
-        view: the Bundle.
-        sources: the Bundles that it is promoted from, as far as the user may see them.
+    ``sources``: the Bundles that it is promoted from, as far as the user may see them.
     """
     features, status, notes = load_words(), view.status, _Notes(view, sources)
-    dated = [*_attempts(view, notes)]
+    known = {one.digest: one.version for one in status.past}
     for one in reversed(features):
-        dated += one.events(view)
+        known |= one.versions(view)
+    found = [event for one in reversed(features) for event in one.events(view, known)]
+    dated = [*_attempts(view, notes), *(one for one in found if one.time is not None)]
     if (attempt := status.attempted).is_running:
         said_of_it = notes.of(attempt, attempt.started_at)
         dated.append(_event(VersionChange.DEPLOYING, attempt, attempt.started_at, said_of_it))
     dated.sort(key=lambda one: parse_time(one.time) or _LONG_AGO, reverse=True)
-    known = {one.digest: one.version for one in status.past}
-    for one in reversed(features):
-        known |= one.versions(view)
-    return [*(event for one in features for event in one.standing(view, known)), *dated]
+    return [*(one for one in found if one.time is None), *dated]
 
 
 class _Notes:

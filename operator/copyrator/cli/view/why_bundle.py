@@ -224,9 +224,7 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
         for gate in _GATES.values()
         if gate.name not in known and gate.is_permanent and gate.concerns(spec)
     ]
-    missing += (
-        step for one in load_words() for step in one.missing(view) if step.name not in known
-    )
+    missing += (step for step in _steps_at(view, spec, Place.STATE) if step.name not in known)
     order = {name: number for number, name in enumerate(_GATES, 1)}
     steps = sorted((*found, *missing), key=lambda one: order.get(one.name, 0))
     return [*steps, _deploy_step(view, is_free=all(one.state is StepState.PASSED for one in steps))]

@@ -184,13 +184,15 @@ class RuleCompiler:
         own_name = spec.template.body["metadata"]["name"] if spec.template else None
         lengths = [len(text) for text in places]
         here = sum(lengths) <= COMPILED_HERE and max(lengths, default=0) <= COMPILED_AT_ONCE
-        isolated, slice_ = self._context.isolated, TimeSlice()
+        slice_ = TimeSlice()
         found: dict[str, Text] = {}
         for batch in [[text] for text in places] if here else _batches(places):
             if here:
                 answers = compile_texts(batch)
             else:
-                answers = await isolated.call(compile_texts, rule.key.namespace, batch)
+                answers = await self._context.isolated.call(
+                    compile_texts, rule.key.namespace, batch
+                )
             for text, answer in answers.items():
                 if isinstance(answer, str):
                     return ready_conditions.invalid(InvalidSpec(path_of(places[text]), answer))

@@ -373,7 +373,7 @@ class RuleReconciler:
         for key in (*summary.unsealed, *resealed):
             self._context.queue.add(key, Priority.RESYNC, respect_backoff=True)
         left = summary.unsealed or summary.refused or state.phase is not RulePhase.SERVING
-        if state.reseals(rule.reseal) and not left:
+        if rule.reseal is not None and not left:
             end = {names.ANN_RULE_RESEAL_AT: None}
             await patch_metadata(self._context, rule, annotations=end)
             rule.reseal = None

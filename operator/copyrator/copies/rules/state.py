@@ -322,10 +322,6 @@ class RuleState:
         self._reseal = requested
         return True
 
-    def reseals(self, requested: str | None) -> bool:
-        """Whether this reseal request was begun."""
-        return requested is not None and requested == self._reseal
-
     def delay_status(self, until: float) -> None:
         """Write no status before this loop time."""
         self.next_status = max(self.next_status, until)

@@ -18,11 +18,10 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -434,31 +433,22 @@ def read_name(raw: bytes) -> Any:
         return read(raw)
 
 
-class Items(Sequence[dict[str, Any]]):
-    """The objects of a page; each access decodes again, so access each once."""
+@dataclass(frozen=True, slots=True)
+class Items:
+    """The objects of a page; each iteration decodes again, so iterate once."""
 
-    __slots__ = ("_raw", "_reader")
-
-    def __init__(self, raw: list[msgspec.Raw], reader: Reader = read) -> None:
-        self._raw = raw
-        self._reader = reader
+    parts: list[msgspec.Raw]
+    reader: Reader
 
     def raw(self) -> Iterator[bytes]:
         """The objects as received."""
-        return map(bytes, self._raw)
+        return map(bytes, self.parts)
 
     def __len__(self) -> int:
-        return len(self._raw)
+        return len(self.parts)
 
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Items: ...
-    def __getitem__(self, index: int | slice) -> dict[str, Any] | Items:
-        if isinstance(index, slice):
-            return Items(self._raw[index], self._reader)
-        decoded: dict[str, Any] = self._reader(bytes(self._raw[index]))
-        return decoded
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(self.reader, self.raw())
 
 
 @dataclass(frozen=True, slots=True)

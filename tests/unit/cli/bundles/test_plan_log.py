@@ -7,7 +7,8 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import Plan, effects, plan_id, read_operation
+from copyrator.bundles.features.approval.operations import Plan, effects, read_operation
+from copyrator.bundles.features.approval.record import id_of
 from copyrator.bundles.features.approval.script import plan_command
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.pod import JobKind
@@ -105,15 +106,8 @@ def test_the_log_of_a_check_for_drift_is_shown_if_it_names_what_the_status_names
 
 def test_the_log_of_the_newest_check_has_its_id():
     known = {"digest": "sha256:1", "valuesHash": "v", "jobHash": "j"}
-    made = plan_id(
-        digest="sha256:1",
-        values_hash="v",
-        job={"hash": "j"},
-        revision=3,
-        operations=PLAN.operations,
-        render=None,
-        objects=PLAN.objects,
-    )
+    record = PlanStatus(digest="sha256:1", values_hash="v", job_hash="j")
+    made = id_of(record, replace(PLAN, exact=None), PLAN.operations)
     assert agreed_drift(PLAN, drifted([], id=made, **known), "apps") == PLAN.operations
     assert agreed_drift(PLAN, drifted([], id="another", **known), "apps") is None
     older = drifted([], job="shop-drift-2", id="another", **known)

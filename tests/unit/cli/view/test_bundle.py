@@ -23,7 +23,7 @@ from copyrator.bundles.features.approval.words import (
     plan_state,
 )
 from copyrator.bundles.features.freeze import words as freeze
-from copyrator.bundles.features.freeze.fields import Freeze, in_force
+from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.bundles.jobs.identity import spec_hash
 from copyrator.bundles.words import load_words
 from copyrator.cli.core.installation import Installation
@@ -34,7 +34,6 @@ from copyrator.cli.view.bundle import (
     describe_bundle,
     passed_over,
 )
-from copyrator.cli.view.overview import State, bundle_row
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.settings.config import Settings
 from hostile.mangled import JSON
@@ -112,15 +111,6 @@ def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None
     assert glance(READY, odd) == glance(READY, condition(kind, "True"))
 
 
-@pytest.mark.needs("login")
-@pytest.mark.parametrize(
-    ("spec", "shown"),
-    [({}, "-"), ({"auth": "creds"}, "Secret creds"), ({"provider": "aws"}, "aws")],
-)
-def test_a_list_shows_how_a_registry_is_logged_in_to(spec: dict[str, str], shown: str) -> None:
-    assert cells(bundle(spec))["LOGIN"] == shown
-
-
 @pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
 @pytest.mark.parametrize("status", ["True", "False", "Unknown"])
 def test_what_is_suspended_says_so_whatever_ready_is(status: str, reason: str) -> None:
@@ -195,17 +185,6 @@ def test_an_edit_that_waits_for_a_window_and_a_person_says_both() -> None:
     assert glance(ready, {**waits, "reason": "OutsideWindow"})[1] == "closed"
 
 
-@pytest.mark.needs("freeze")
-def test_a_list_says_which_wait_for_a_freeze() -> None:
-    frozen = {"name": "freeze", "state": "Waiting", "reason": "Frozen"}
-    assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Deployed,Frozen", "it waits")
-    assert glance(condition("Ready", "Unknown", "Frozen"), gates=[frozen])[0] == "Frozen"
-    window = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
-    assert glance(READY, pending("OutsideWindow"), gates=[window]) == ("Deployed", "")
-    for gates in ("junk", ["junk", {"name": "window"}], [{**frozen, "state": "Passed"}]):
-        assert glance(READY, gates=gates)[0] == "Deployed"
-
-
 SIGNED = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
 
 
@@ -265,42 +244,6 @@ def test_the_gates_that_a_forced_deploy_passed_over() -> None:
         assert passed_over(view.status.attempted.passed_over) == text
         (line,) = described(view.body | {}, "Last attempt")
         assert ("passed over age, window" in line) is bool(text)
-
-
-@pytest.mark.needs("consent")
-@pytest.mark.parametrize(
-    ("consent", "verdict", "text"),
-    [
-        (
-            {"namespace": "prod", "state": "Accepted", "by": "Annotation"},
-            "passed",
-            "is accepted by its annotation operator.werf.dev/accept-from",
-        ),
-        (
-            {"namespace": "prod", "state": "Accepted", "by": "Permission"},
-            "passed",
-            "is accepted as the Job's service account may create Secrets there",
-        ),
-        ({"namespace": "prod", "state": "Accepted", "by": "\x1b[2J"}, "passed", "is accepted"),
-        (
-            {"namespace": "prod", "state": "Assumed"},
-            "passed",
-            "counts as accepted, as it was deployed before that was asked",
-        ),
-        ({"namespace": "prod", "state": "NotAccepted"}, "refused", "isn't accepted"),
-        ({"namespace": "old", "state": "Accepted"}, "waiting", "hasn't been asked yet"),
-        ({"namespace": "prod", "state": "\x1b[2J"}, "waiting", "hasn't been asked yet"),
-        (None, "waiting", "hasn't been asked yet"),
-    ],
-)
-def test_whether_another_namespace_accepts_the_release(
-    consent: Any, verdict: str, text: str
-) -> None:
-    body = bundle({"project_namespace": "prod"}, consent=consent)
-    assert f"  consent: {verdict}: the release in namespace prod {text}." in list(
-        explain_bundle(view_of(body))
-    )
-    assert described(body, "Consent") == [f"Consent:       {text}"]
 
 
 ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
@@ -435,96 +378,6 @@ def test_operations_are_counted_by_type() -> None:
     assert counted({"operations": 0}) == "no operations"
 
 
-@pytest.mark.needs("approval")
-def test_describe_and_why_say_how_to_decide() -> None:
-    body = planned(PLAN | {"newer": "1.3.0"}, attempted={"plan": "b" * 32, "approvedBy": "ann"})
-    newer = "1.3.0 waits for the decision; copyrator plan bundle apps/shop --refresh plans it now"
-    decide = [
-        "  To see it: copyrator plan bundle apps/shop",
-        "  To decide: copyrator approve bundle apps/shop or copyrator reject bundle apps/shop",
-    ]
-    assert described(body, "Last approval", "Plan") == [
-        f"Last approval: approved by ann, plan {'b' * 32}",
-        f"Plan:          {'a' * 32}",
-        "  State:         waits for a decision; expires in 24h",
-        "  Version:       1.2.0  -",
-        f"  Newer:         {newer}",
-        "  Changes:       4 operations: 3 create, 1 delete; 1 risky",
-        "  Risky:         delete :apps:StatefulSet:db",
-        *decide,
-    ]
-    assert why(body, "Plan:") == described(body, "Plan")
-    assert described(planned(None), "Plan") == why(planned(None), "Plan:") == []
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        ({"bound": True}, "bound: what is deployed is what was planned"),
-        (
-            {"bound": True, "hidden": 1},
-            "bound: what is deployed is what was planned; the chart hides contents of 1 object",
-        ),
-        ({"bound": False}, "not bound: what is deployed may differ from what is shown"),
-        ({"bound": False, "unbound": list("abcd")}, "not bound: a; b; c; and 1 more"),
-        ({}, ""),  # a plan from before that was judged
-    ],
-)
-def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str) -> None:
-    body = planned(PLAN | plan, preview=PLAN | plan)
-    line = f"  Contents:      {text}"
-    assert (described(body, "Plan")[1] == line) is bool(text)
-    assert (why(body, "Plan:")[1] == line) is bool(text)
-    assert described(body, "Preview")[1:] == ([line] if text else [])
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        ({"enforced": True}, "enforced: the API server refuses what isn't approved"),
-        ({"enforced": False}, "not enforced: the deploy may write what isn't approved"),
-        ({"enforced": False, "unenforced": "no policy"}, "not enforced: no policy"),
-        ({}, ""),
-    ],
-)
-def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: str) -> None:
-    body = planned(PLAN | plan)
-    line = f"  Operations:    {text}"
-    assert (described(body, "Plan")[1] == line) is bool(text)
-    assert (why(body, "Plan:")[1] == line) is bool(text)
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        ({"enforced": True, "bound": True}, "enforced, bound"),
-        ({"enforced": True, "bound": False}, "enforced, not bound"),
-        ({"enforced": False, "bound": False}, "not enforced, not bound"),
-        ({"bound": True}, "bound"),
-        ({}, "-"),
-    ],
-)
-def test_the_wide_table_has_the_words(plan: dict[str, Any], words: str) -> None:
-    assert cells(planned(PLAN | plan))["PLAN"] == words
-
-
-@pytest.mark.needs("approval")
-def test_what_changed_besides_the_chart_is_named() -> None:
-    changed = [
-        "ConfigMap shop-values values.yaml: image, replicas",
-        *(f"spec.env.{x}" for x in "abc"),
-    ]
-    said = f"{'; '.join(changed[:3])}; and 1 more"
-    body = planned(PLAN | {"changed": changed})
-    assert f"  Changed:       {said}" in described(body, "Plan")
-    assert f"  Changed:       {said}" in why(body, "Plan:")
-    body = planned(PLAN | {"changeUnknown": "what changed isn't known: x"})
-    assert "  Changed:       what changed isn't known: x" in described(body, "Plan")
-
-
 ONE = {"verbs": ["create", "patch"], "resource": "deployments.apps", "namespace": "live"}
 LACKS = {"job": "p", "outcome": "Planned", "missingPermissions": 2, "missing": [ONE]}
 NAMED = "missing: create, patch deployments.apps in live"
@@ -583,38 +436,6 @@ def drifting(drift: Any = FOUND, mode: str = "Correct", **status: Any) -> dict[s
     return body
 
 
-@pytest.mark.needs("drift")
-def test_describe_names_what_drifted_since_when_and_when_it_is_looked_at_next() -> None:
-    lines = described(drifting(), "Drift")
-    text = "\n".join(lines)
-    assert "Drifted, since 3h; Correct, every 1h" in lines[0]
-    assert "  update ::ConfigMap:app\n  and 20 more\n" in text
-    assert "in the log of the Job shop-drift-2" in text
-    assert lines[-2].split() == ["Corrections:", "1"]
-    assert lines[-1].split()[:3] == ["Next", "check:", "in"]
-
-
-@pytest.mark.needs("drift")
-def test_why_says_the_same_of_drift_and_why_nothing_is_known() -> None:
-    assert why(drifting(), "Drift:") == described(drifting(), "Drift")
-    lines = why(drifting({"verdict": "InSync"}), "Drift:")
-    assert lines[1] == "  update ::ConfigMap:app has drifted", "the condition's message"
-    assert lines[-1].endswith("; at once: copyrator plan bundle apps/shop --refresh")
-
-
-@pytest.mark.needs("drift")
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        ({"baseline": {}}, "now"),
-        ({"deployed": {}}, "none now"),
-        ({"drift": {"check": {"outcome": "Running", "job": "j"}}}, "running as the Job j"),
-    ],
-)
-def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
-    assert f"  Next check:    {said}; at once: " in described(drifting(**status), "Drift")[-1]
-
-
 def test_nothing_is_said_where_nobody_asks() -> None:
     off = drifting(mode="Off", conditions=[SICK])
     assert described(off, "Drift", "Health", "Soak", "Promoted to", "Held", "Plan") == []
@@ -622,149 +443,8 @@ def test_nothing_is_said_where_nobody_asks() -> None:
         assert why(off, begin) == []
 
 
-@pytest.mark.needs("health")
-def test_describe_and_why_say_what_isnt_healthy() -> None:
-    body = bundle({"health": "Watch"}, conditions=[READY, SICK])
-    head, text = described(body, "Health")
-    assert head.split() == ["Health:", "Unhealthy,", "for", "3h"]
-    assert text == "  not healthy: Deployment/web (Ready: 0/1)"
-    assert why(body, "Health:") == [head, text]
-    body = bundle({"health": "Watch"})
-    assert described(body, "Health") == ["Health:        not known yet"]
-    assert why(body, "Health:") == ["Health:        not known yet"]
-
-
 DIGEST = "sha256:" + "a" * 64
 OPEN = {"version": "1.4.2", "digest": DIGEST, "since": "2026-01-02T09:00:00Z"}
-ENDED = {
-    "version": "1.4.1",
-    "digest": "sha256:" + "b" * 64,
-    "since": "2026-01-01T09:00:00Z",
-    "until": "2026-01-02T08:00:00Z",
-    "longest": "23h",
-    "brokenBy": "a deploy of 1.4.2 began",
-}
-
-
-def soaking(*soak: dict[str, Any], **annotations: str) -> dict[str, Any]:
-    return bundle({}, annotations, deployed={"digest": DIGEST}, soak=list(soak))
-
-
-@pytest.mark.needs("promotion")
-def test_the_soak_of_each_version_is_described_the_newest_first() -> None:
-    body = soaking(ENDED, OPEN, **{"promote-to": "prod*", "hold": "x\n"})
-    assert described(body, "Promoted to", "Held", "Soak") == [
-        "Promoted to:   prod*",
-        "Held:          x; copyrator unhold bundle apps/shop",
-        "Soak:",
-        "  1.4.2        aaaaaaaaaaaa  has been deployed since 2026-01-02T09:00:00Z, for 3h",
-        (
-            "  1.4.1        bbbbbbbbbbbb  was deployed for 23h at most, until 2026-01-02T08:00:00Z "
-            "(a deploy of 1.4.2 began)"
-        ),
-    ]
-
-
-@pytest.mark.needs("promotion")
-def test_why_says_the_soak_and_that_it_is_held() -> None:
-    assert why(soaking({**OPEN, "longest": "5h"}), "Soak:")[1].endswith(", for 3h; 5h before")
-    broken = {**OPEN, "until": "2026-01-02T10:00:00Z", "brokenBy": "it was held: \x1b[31mx"}
-    body = soaking(broken, hold="x")
-    line = why(body, "Soak:")[1]
-    assert line.endswith("doesn't count since 2026-01-02T10:00:00Z (it was held: \\x1b[31mx)")
-    assert why(body, "Held:") == ["Held:          x; copyrator unhold bundle apps/shop"]
-
-
-ATTEST = {"environment": "staging", "keyFrom": {"secretName": "a", "key": "b"}}
-
-
-@pytest.mark.needs("attest")
-def test_describe_and_why_say_what_is_attested() -> None:
-    said = {"environment": "staging", "state": "Attested", "issuedAt": "2026-01-02T11:00:00Z"}
-    withdrawn = {**said, "state": "Withdrawn", "reason": "it was held: \x1b[31mx"}
-    records = [{**said, "version": "1.4.1", "digest": "sha256:" + "b" * 64}, {**withdrawn, **OPEN}]
-    condition = {"type": "Attested", "status": "False", "reason": "PushRefused", "message": "no."}
-    body = bundle({"attest": ATTEST}, attest=records, conditions=[READY, condition])
-    assert described(body, "Attested") == [
-        "Attested:",
-        "  1.4.2        aaaaaaaaaaaa  Withdrawn as staging, 60m ago (it was held: \\x1b[31mx)",
-        "  1.4.1        bbbbbbbbbbbb  Attested as staging, 60m ago",
-    ]
-    assert why(body, "Attested as") == ["Attested as staging: False, PushRefused: no."]
-    assert why(bundle({"attest": ATTEST}), "Attested") == []
-
-
-VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("label", "body", "lines"),
-    [
-        ("Deployed", bundle(deployed=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
-        ("Available", bundle(available=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
-        ("Available", bundle(), ["-"]),
-        (
-            "Next attempt",
-            bundle(attempted={"nextRetryAt": "2026-01-02T12:05:00Z"}),
-            ["in 5m"],
-        ),
-        (
-            "Preview",
-            bundle(preview={"outcome": "Running", "version": "1.2.0", "job": "j"}),
-            ["1.2.0, being made by the Job j"],
-        ),
-        (
-            "Preview",
-            bundle(
-                preview={
-                    "outcome": "Failed",
-                    "requestedVersion": "1.2",
-                    "reason": "PlanFailed",
-                    "message": "no",
-                }
-            ),
-            ["1.2 isn't planned: PlanFailed: no"],
-        ),
-        (
-            "Next poll",
-            bundle({}, {"disable-autoupdate": "x"}, nextPollAt="2026-01-02T12:05:00Z"),
-            ["none: annotation operator.werf.dev/disable-autoupdate"],
-        ),
-        (
-            "Next poll",
-            bundle(
-                {"interval": "5m"},
-                nextPollAt="2026-01-02T11:59:00Z",
-                conditions=[condition("Ready", "False", "TagNotFound")],
-            ),
-            ["soon, every 5m"],
-        ),
-        ("Next poll", bundle(), [f"every 10m{ASSUMED}"]),
-        ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
-        (
-            "Last error",
-            bundle(lastError={"reason": "DeployFailed", "message": "no", "logTail": "x"}),
-            ["DeployFailed: no", "(copyrator logs bundle apps/shop prints werf's log)"],
-        ),
-        ("Last error", bundle(lastError={"reason": "R", "message": "no"}), ["R: no"]),
-    ],
-)
-def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str]) -> None:
-    first, *below = lines
-    text = f"{label}:"
-    assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]
-
-
-@pytest.mark.needs("freeze")
-def test_a_freeze_in_force_is_described() -> None:
-    freezes = [
-        Freeze(namespace="apps", reason="a release"),
-        Freeze(namespace="apps", reason="over", until=NOW),
-    ]
-    view = replace(view_of(bundle()), beside=in_force(freezes, NOW))
-    found = [one for one in describe_bundle(view) if one.label == "Frozen"]
-    assert detail_lines(found) == ["Frozen:        namespace apps is frozen: a release"]
 
 
 @pytest.mark.needs("freeze", "windows")
@@ -826,39 +506,6 @@ def test_any_status_can_be_shown(status: Any) -> None:
     cells(body)
 
 
-PINNED = {"version": "1.0.0", "digest": f"sha256:{'a' * 64}", "at": "2026-01-02T11:00:00Z"}
-
-
-@pytest.mark.needs("rollback")
-def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
-    told = [READY, pending("Pinned", "1.0.0 is pinned")]
-    body = bundle(pin=PINNED, conditions=told)
-    view = view_of(body)
-    assert view.reason == "Deployed,Pinned"
-    assert view.trouble == "1.0.0 is pinned"
-    ends = "copyrator unpin bundle apps/shop"
-    assert f"1.0.0 (aaaaaaaaaaaa), for 60m; {ends}" in described(body, "Pinned")[0]
-    line = f"  pin: passed: only 1.0.0 (aaaaaaaaaaaa), for 60m, is deployed; {ends}"
-    assert line in explain_bundle(view)
-    assert bundle_row(view).state is State.WAITING
-    assert bundle_row(view).reason == "Pinned"
-
-
-@pytest.mark.needs("rollback")
-def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
-    told = [READY, pending("PinRefused", "The annotation is refused", "False")]
-    body = bundle(pin={"refused": "9.9.9 isn't\x1b in the history"}, conditions=told)
-    view = view_of(body)
-    assert view.reason == "Deployed"
-    assert view.trouble == "The annotation is refused"
-    (line,) = described(body, "Pin refused")
-    assert "9.9.9 isn't" in line
-    assert "\x1b" not in line
-    assert any("pin: refused, PinRefused: 9.9.9" in line for line in explain_bundle(view))
-    both = bundle(pin={**PINNED, "refused": "no"}, conditions=told)
-    assert len(described(both, "Pinned", "Pin refused")) == 2
-
-
 def test_describe_says_which_tags_are_looked_at() -> None:
     body = bundle()
     assert not described(body, "Tag filter")
@@ -866,14 +513,45 @@ def test_describe_says_which_tags_are_looked_at() -> None:
     assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
 
 
-@pytest.mark.needs("login")
+VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
+
+
 @pytest.mark.parametrize(
-    ("own", "who"), [((), "ServiceAccount apps/werf"), (("app*",), "the operator's own identity")]
+    ("label", "body", "lines"),
+    [
+        ("Deployed", bundle(deployed=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(available=VERSION), ["1.0.0  cccccccccccc  since 3h"]),
+        ("Available", bundle(), ["-"]),
+        (
+            "Next attempt",
+            bundle(attempted={"nextRetryAt": "2026-01-02T12:05:00Z"}),
+            ["in 5m"],
+        ),
+        (
+            "Next poll",
+            bundle({}, {"disable-autoupdate": "x"}, nextPollAt="2026-01-02T12:05:00Z"),
+            ["none: annotation operator.werf.dev/disable-autoupdate"],
+        ),
+        (
+            "Next poll",
+            bundle(
+                {"interval": "5m"},
+                nextPollAt="2026-01-02T11:59:00Z",
+                conditions=[condition("Ready", "False", "TagNotFound")],
+            ),
+            ["soon, every 5m"],
+        ),
+        ("Next poll", bundle(), [f"every 10m{ASSUMED}"]),
+        ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
+        (
+            "Last error",
+            bundle(lastError={"reason": "DeployFailed", "message": "no", "logTail": "x"}),
+            ["DeployFailed: no", "(copyrator logs bundle apps/shop prints werf's log)"],
+        ),
+        ("Last error", bundle(lastError={"reason": "R", "message": "no"}), ["R: no"]),
+    ],
 )
-def test_describe_and_why_say_whose_token_the_registry_gets(own: tuple[str, ...], who: str) -> None:
-    body = bundle({"registry": "shop.azurecr.io", "provider": "azure"})
-    settings = Settings(operator_identity_namespaces=own)
-    view = BundleView(body, NOW, Installation(settings=settings, namespace="copyrator"))
-    assert f"Logs in as:    {who} (azure)" in detail_lines(describe_bundle(view))
-    assert f"shop.azurecr.io gets tokens of {who} (azure)." in list(explain_bundle(view))
-    assert not described(bundle(), "Logs in as")
+def test_what_describe_says_of(label: str, body: dict[str, Any], lines: list[str]) -> None:
+    first, *below = lines
+    text = f"{label}:"
+    assert described(body, label) == [f"{text:<15}{first}", *(f"  {line}" for line in below)]

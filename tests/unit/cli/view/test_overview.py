@@ -1,6 +1,6 @@
 """All rules and Bundles in one view, what needs attention first."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
@@ -80,21 +80,6 @@ def test_the_worst_come_first_and_what_is_well_needs_no_attention():
     assert [row.name for row in view.all] == ["failed", "broken", "waits", "paused", "good"]
     assert [row.name for row in view.attention] == ["failed", "broken", "waits", "paused"]
     assert [view.number(state) for state in State] == [2, 1, 1, 1]
-
-
-@pytest.mark.needs("drift")
-@pytest.mark.parametrize(
-    ("conditions", "state", "reason"),
-    [
-        ([condition("UpdatePending", "True", "AwaitingApproval")], "Waiting", "AwaitingApproval"),
-        ([condition("UpdatePending", "True", "Soaking")], "Ready", "Deployed"),
-        ([condition("UpdatePending", "False", "AwaitingApproval")], "Ready", "Deployed"),
-        ([condition("Drifted", "True", "Drifted")], "Failing", "Deployed,Drifted"),
-    ],
-)
-def test_the_reason_is_that_of_the_state(conditions, state, reason):
-    (row,) = overview(seen(bundle("a", "True", "Deployed", conditions=conditions)), NOW).all
-    assert (row.state, row.reason) == (state, reason)
 
 
 def test_rollouts_come_first_among_what_is_in_the_same_state():
@@ -184,24 +169,6 @@ def test_a_row_has_the_deployed_and_the_available_version():
     assert (row.shown, row.numbers, row.available, row.since) == ("infra/a", "1.0", "1.1", "60m")
 
 
-@pytest.mark.needs("freeze")
-@pytest.mark.parametrize(
-    ("freeze", "reason", "message"),
-    [
-        (Freeze(reason="holidays"), "Deployed,Frozen", "all namespaces are frozen: holidays"),
-        (Freeze(namespace="infra", reason="a"), "Deployed,Frozen", "namespace infra is frozen: a"),
-        (Freeze(namespace="other"), "Deployed", ""),
-        (Freeze(until=NOW), "Deployed", ""),
-    ],
-    ids=["all", "its own", "another", "over"],
-)
-def test_a_freeze_is_seen_also_where_nothing_waits(freeze, reason, message):
-    known = seen(bundle("a"))
-    known.beside = [freeze]
-    (row,) = overview(known, NOW).all
-    assert (row.state, row.reason, row.message) == (State.READY, reason, message)
-
-
 def test_what_the_operator_works_on_is_in_progress_and_needs_no_attention():
     stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
     known = seen(
@@ -247,25 +214,3 @@ def test_the_overview_may_be_of_a_part_only():
     assert (view.ready, view.desired) == (2, 3)
     assert [one.name for one in view.certificates] == ["a"]
     assert view.kinds == ["Secret"]
-
-
-@pytest.mark.needs("freeze")
-def test_a_freeze_has_its_parts_and_the_command_that_ends_it():
-    known = seen()
-    until = NOW + timedelta(hours=3)
-    known.beside = [
-        Freeze(namespace="team-a", who="ann", since=NOW - timedelta(minutes=5)),
-        Freeze(reason="holidays", until=until),
-        Freeze(namespace="over", until=NOW),
-    ]
-    whole, one = overview(known, NOW).banners
-    assert whole.title + whole.text == "Deploys are frozen in all namespaces: holidays"
-    assert whole.notes == ["until 2026-01-02T15:00:00Z (in 3h)"]
-    assert whole.command == "copyrator thaw --all"
-    assert one.title + one.text == (
-        "Deploys are frozen in the namespace team-a; no reason is given"
-    )
-    assert one.notes == [
-        *("By ann", "since 2026-01-02T11:55:00Z (5m ago)", "until somebody ends it"),
-    ]
-    assert one.command == "copyrator thaw -n team-a"

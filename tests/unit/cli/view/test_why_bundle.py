@@ -11,13 +11,12 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, Rejected
 from copyrator.api.text import detail_lines
-from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.reconcile import _is_ready
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import ASSUMED, BundleView, describe_bundle, next_poll
-from copyrator.cli.view.why_bundle import explain_bundle, explain_next, list_steps, next_chance
+from copyrator.cli.view.why_bundle import explain_bundle, explain_next, list_steps
 from copyrator.settings.config import Settings
 from hostile.mangled import JSON
 
@@ -40,10 +39,6 @@ def test_an_announced_time_in_the_past_is_whole_intervals_ago(announced, seconds
     assert next_poll(NOW + timedelta(seconds=announced), 600, NOW) == seconds
 
 
-HELD_BACK = (
-    "  version: refused: tags of r.example.com/shop match 1.*, but none may be deployed now "
-    "(see below)."
-)
 NO_SIGNATURE = {
     "name": "signature",
     "state": "Refused",
@@ -70,22 +65,6 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     assert polls(image="copyrator:1") == ["in 8m1s, every 10m by default"]
 
 
-@pytest.mark.needs("signatures")
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"gates": [NO_SIGNATURE]},
-        {"conditions": [{"type": "Ready", "status": "False", "reason": "TagNotFound"}]},
-    ],
-    ids=["a signature", "a tag"],
-)
-def test_while_something_is_awaited_no_time_of_the_interval_is_said(status):
-    (said,) = polls(status, image="copyrator:1")
-    assert said == "soon, every 10m by default"
-    (said,) = polls({**status, "nextPollAt": "2026-01-02T12:00:09Z"}, image="copyrator:1")
-    assert said == "in 10s, every 10m by default"
-
-
 @pytest.mark.parametrize(
     ("spec", "image", "said"),
     [
@@ -106,13 +85,6 @@ def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
     assert f"Next poll:     {said}" in described(body, installation)
 
 
-WINDOW = {
-    "name": "window",
-    "state": "Waiting",
-    "reason": "OutsideWindow",
-    "message": "opens on Monday",
-    "until": "2026-01-02T14:00:00Z",
-}
 APPROVAL = {"name": "approval", "state": "Refused", "reason": "PlanRejected", "message": "by ann"}
 WAITS = {
     **APPROVAL,
@@ -121,19 +93,7 @@ WAITS = {
     "message": "plan 1 waits",
     "until": "2026-01-02T14:00:00Z",
 }
-SIGNED = {"name": "signature", "state": "Passed", "message": "spec.verify: signed by ann"}
-UNSIGNED = {
-    "name": "signature",
-    "state": "Refused",
-    "reason": "Unsigned",
-    "message": "sha256:0 has no signature",
-}
 AVAILABLE = {"version": "1.2", "digest": "sha256:0123456789abcdef", "time": "2026-01-02T11:00:00Z"}
-FREE = [
-    "  version: passed: 1.* of r.example.com/shop resolves to 1.2 (0123456789ab).",
-    "  downgrade: passed.",
-    "  quarantine: passed.",
-]
 
 
 def gates(annotations=None, suspend=False, **status):
@@ -156,162 +116,6 @@ def gates(annotations=None, suspend=False, **status):
     lines = why(body)
     begin = next(i for i, line in enumerate(lines) if line.startswith("Checks before the next"))
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("bundle", "said"),
-    [
-        ({}, FREE),
-        (
-            {"gates": [{"name": "signature", "state": "Passed"}, WINDOW, APPROVAL]},
-            [
-                *FREE,
-                "  signature: passed.",
-                "  window: waiting, OutsideWindow: opens on Monday; ends in 2h.",
-                "  approval: refused, PlanRejected: by ann.",
-            ],
-        ),
-        (
-            {"gates": [SIGNED, UNSIGNED]},
-            [
-                *FREE,
-                "  signature: passed: spec.verify: signed by ann.",
-                "  signature: refused, Unsigned: sha256:0 has no signature.",
-            ],
-        ),
-        (
-            {"gates": [{**WAITS, "reason": "PlanFailed", "message": "no values"}]},
-            [
-                *FREE,
-                "  approval: waiting, PlanFailed: no values; the plan is made again in 2h.",
-            ],
-        ),
-        (
-            {"gates": [WAITS]},
-            [
-                *FREE,
-                "  approval: waiting, AwaitingApproval: plan 1 waits; the plan expires in 2h.",
-            ],
-        ),
-        (
-            {"suspend": True},
-            [
-                *FREE,
-                (
-                    "  suspend: refused: spec.suspend is true: the registry is polled, but nothing "
-                    "is deployed; copyrator resume bundle apps/shop"
-                ),
-            ],
-        ),
-        (
-            {"annotations": {"operator.werf.dev/disable-autoupdate": "x"}},
-            [
-                (
-                    "  operator.werf.dev/disable-autoupdate: refused: the annotation stops polls "
-                    "and deploys until it is removed."
-                ),
-                *FREE,
-            ],
-        ),
-        (
-            {"attempted": {"version": "1.2", "outcome": "Failed", "failures": 2}},
-            [*FREE[:2], "  quarantine: refused: 1.2 failed 2 times."],
-        ),
-        (
-            {"attempted": {"version": "1.2", "outcome": "Failed", "failures": 1}},
-            FREE,
-        ),
-        (
-            {
-                "available": {
-                    "time": "2026-01-02T11:00:00Z",
-                    "rejected": [{"version": "1.1", "reason": "LowerThanDeployed"}],
-                },
-                "deployed": {"version": "1.3"},
-                "conditions": [{"type": "Ready", "status": "False", "reason": "WouldDowngrade"}],
-            },
-            [
-                HELD_BACK,
-                (
-                    "    rejected 1.1: is lower than the deployed version; to downgrade, set "
-                    "spec.version to it"
-                ),
-                "  downgrade: refused: what is left is lower than the deployed 1.3.",
-                "  quarantine: passed.",
-            ],
-        ),
-        (
-            {
-                "available": {
-                    "time": "2026-01-02T11:00:00Z",
-                    "rejected": [{"version": "2.0", "reason": "OutOfRange"}],
-                },
-            },
-            [
-                "  version: refused: no tag of r.example.com/shop matches 1.*.",
-                "    rejected 2.0: isn't in the range 1.*",
-                *FREE[1:],
-            ],
-        ),
-        (
-            {
-                "available": {
-                    "time": "2026-01-02T11:00:00Z",
-                    "rejected": [
-                        {"version": "77", "reason": "NotAVersion", "message": "it has one number"}
-                    ],
-                },
-            },
-            [
-                "  version: refused: no tag of r.example.com/shop matches 1.*.",
-                "    rejected 77: isn't a version: it has one number",
-                *FREE[1:],
-            ],
-        ),
-        (
-            {"available": {"time": "2026-01-02T11:00:00Z"}, "gates": [NO_SIGNATURE]},
-            [
-                HELD_BACK,
-                *FREE[1:],
-                "  signature: refused, Unsigned: has none.",
-            ],
-        ),
-        ({"available": {}}, ["  version: waiting: the registry hasn't answered yet.", *FREE[1:]]),
-    ],
-)
-def test_all_that_stands_between_a_version_and_its_deploy_is_in_one_list(bundle, said):
-    assert gates(**bundle) == said
-
-
-TRUSTED = {"verdict": "Trusted", "reason": "Verified", "message": "spec.verify: signed by ann"}
-WITHDRAWN = {
-    "verdict": "NotTrusted",
-    "reason": "SignatureInvalid",
-    "message": "wrong key",
-}
-UNKNOWN = {"verdict": "Unknown", "reason": "VerificationUnavailable", "message": "503"}
-
-
-@pytest.mark.needs("signatures")
-@pytest.mark.parametrize(
-    ("verification", "shown"),
-    [
-        (TRUSTED, "Signatures:    Trusted: spec.verify: signed by ann"),
-        (WITHDRAWN, "Signatures:    NotTrusted (SignatureInvalid), stays deployed: wrong key"),
-        (UNKNOWN, "Signatures:    Unknown (VerificationUnavailable): 503"),
-    ],
-)
-def test_the_verdict_on_what_is_deployed_is_said(verification, shown):
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": {"verification": verification},
-    }
-    assert shown in why(body)
-    assert shown in described(body)
-    body["status"] = {}
-    assert "Signatures" not in " ".join((*why(body), *described(body)))
 
 
 @pytest.mark.parametrize(
@@ -430,15 +234,6 @@ CLOSED = {
     "message": "",
     "until": "2026-01-05T08:00:00Z",
 }
-PLAN = {
-    "name": "approval",
-    "state": "Waiting",
-    "reason": "AwaitingApproval",
-    "message": "",
-    "until": "2026-01-03T12:00:00Z",
-}
-UNREADY = {"name": "dependsOn", "state": "Waiting", "reason": "DependencyNotReady", "message": ""}
-UNSIGNED = {"name": "signature", "state": "Refused", "reason": "Unsigned", "message": ""}
 PASSED = {"name": "signature", "state": "Passed"}
 MONDAYS = [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "Europe/Berlin"}]
 ALWAYS = [{"from": "00:00", "to": "24:00", "timeZone": "Etc/UTC"}]
@@ -459,35 +254,6 @@ def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatu
     spec = parse_bundle(body, BundleDefaults())
     assert isinstance(spec, BundleSpec), spec
     return spec, parse_status(body)
-
-
-@pytest.mark.needs("approval")
-@pytest.mark.parametrize(
-    ("gates", "fields"),
-    [
-        ([], {}),
-        ([PASSED], {}),
-        ([AGE, UNREADY], {}),
-        ([AGE, UNSIGNED], {}),
-        ([PLAN], {}),
-        ([{**PLAN, "reason": "PlanFailed"}], {}),
-        ([AGE, PLAN], {}),
-        ([AGE], {"suspend": True}),
-    ],
-    ids=[
-        "no gate",
-        "none objects",
-        "another Bundle",
-        "refused",
-        "a person",
-        "a plan",
-        "both",
-        "suspended",
-    ],
-)
-def test_no_time_is_named_where_time_alone_lets_nothing_pass(gates, fields):
-    assert next_chance(*read(*gates, **fields)) is None
-    assert list(explain_next(*read(*gates, **fields), NOW)) == []
 
 
 @pytest.mark.needs("age", "windows")
@@ -569,13 +335,6 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
     ]
 
 
-@pytest.mark.needs("promotion")
-def test_many_sources_are_not_all_named():
-    many = {"bundles": [{"name": f"b{n}"} for n in range(5)], "soak": "1h"}
-    (line,) = explain_next(*read(PROMOTION, promoteFrom=many), NOW)
-    assert "its soak of 1h in apps/b0, apps/b1, apps/b2 and 2 more ends" in line
-
-
 def steps(spec: dict[str, Any] | None = None, **status: Any) -> list[tuple[str, str]]:
     body = {
         "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
@@ -625,19 +384,6 @@ def test_steps_lead_from_the_version_to_its_deploy_in_the_order_of_the_gates(
     spec: dict[str, Any], status: dict[str, Any], said: list[tuple[str, str]]
 ) -> None:
     assert steps(spec, **status) == said
-
-
-@pytest.mark.needs("freeze")
-def test_a_freeze_that_nothing_waits_for_yet_is_a_step() -> None:
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps"},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-    }
-    ends = NOW + timedelta(hours=2)
-    view = BundleView(body, NOW, UNREAD, (Freeze(namespace="apps", until=ends),))
-    assert isinstance(view.spec, BundleSpec)
-    (found,) = [one for one in list_steps(view, view.spec) if one.name == "freeze"]
-    assert (found.state, found.until) == ("waiting", "2026-01-02T14:00:00Z")
 
 
 @given(JSON)

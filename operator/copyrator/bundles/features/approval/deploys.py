@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from copyrator.api import structs
@@ -66,15 +66,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldJobs:
+class JobHolder:
     """What holds Jobs to plans."""
 
     context: Context
     jobs: JobClient
     values: ValuesSealer
-    _: KW_ONLY
     lists: GuardLists
     enforcement: EnforcementReviewer
+
+    @property
+    def plans(self) -> PlanStore:
+        """What was planned."""
+        return PlanStore(self.context, self.values.seals)
 
     @property
     def inventories(self) -> InventoryStore:
@@ -82,14 +86,8 @@ class HeldJobs:
         return InventoryStore(self.context.client, self.values.seals)
 
 
-class DeployHolder:
+class DeployHolder(JobHolder):
     """Holds the deploys of all Bundles to their plans."""
-
-    def __init__(self, held: HeldJobs) -> None:
-        self._context, self._jobs, self._seals = held.context, held.jobs, held.values.seals
-        self._values = held.values
-        self._lists, self._enforcement = held.lists, held.enforcement
-        self._plans, self._inventories = PlanStore(held.context, self._seals), held.inventories
 
     async def guard(
         self,
@@ -107,14 +105,14 @@ class DeployHolder:
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self._context.settings.guard_policy is None:
+        if self.context.settings.guard_policy is None:
             return status
         is_deploy = isinstance(plan, PlanStatus)
         if not (isinstance(plan, PlanStatus) and plan.enforced):
             found = await self._find(entry, status, plan)
             if found is None and is_deploy:
                 return status
-            if found and await self._enforcement.find_reason(spec, found.operations):
+            if found and await self.enforcement.find_reason(spec, found.operations):
                 return status
         attempted = structs.replace(status.attempted, guarded=True)
         order = replace(
@@ -136,7 +134,7 @@ class DeployHolder:
         """
         kept = ApprovedPlan(job=plan.job, seal=plan.seal)
         try:
-            stored = await self._plans.recall(entry, kept)
+            stored = await self.plans.recall(entry, kept)
         except Forbidden:
             stored = await self._read_printed(entry, kept)
         if stored is None:
@@ -150,21 +148,21 @@ class DeployHolder:
         Raises:
             ApiError: the pods can't be listed now.
         """
-        job = await self._jobs.find(entry.key, entry.uid, kept.job or "")
-        pods = await self._jobs.output.pods(job) if job is not None else []
+        job = await self.jobs.find(entry.key, entry.uid, kept.job or "")
+        pods = await self.jobs.output.pods(job) if job is not None else []
         if job is None or exit_code(pods) != 0:
             return None
-        nonce = self._seals.derive(entry, job.name, "nonce")
+        nonce = self.values.seals.derive(entry, job.name, "nonce")
         try:
-            async with asyncio.timeout(self._context.timing.of(PlanTiming).log_timeout):
-                found = await read_printed_plan(self._jobs.output, pods[-1], nonce)
+            async with asyncio.timeout(self.context.timing.of(PlanTiming).log_timeout):
+                found = await read_printed_plan(self.jobs.output, pods[-1], nonce)
         except (ApiError, TimeoutError) as error:
             log.debug("%s: the plan of Job %s can't be read: %s", entry.key, job.name, error)
             return None
         if not isinstance(found, Plan):
             return None
         for one in (found, replace(found, exact=None)):  # a file that keeps differing isn't stored
-            if self._plans.is_sealed(entry, kept, one.text.encode()):
+            if self.plans.is_sealed(entry, kept, one.text.encode()):
                 return one
         return None
 
@@ -185,7 +183,7 @@ class DeployHolder:
         if not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        found, sealed = await self._values.write(entry, spec, order.job)
+        found, sealed = await self.values.write(entry, spec, order.job)
         if found != attempted.values_hash:
             text = "the values were edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -193,17 +191,17 @@ class DeployHolder:
         proof = Proof(secret=operations_secret(job), seal=plan.seal or "")
         if spec.uses(ApprovalSpec):
             if (made := await self._find(entry, entry.status, plan)) is not None:
-                await self._inventories.add(entry, job, made.plan)
+                await self.inventories.add(entry, job, made.plan)
             nonce, revision = self._nonce(entry, order.job), entry.status.deployed.revision
             proof = replace(proof, nonce=nonce, deployed_revision=revision)
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self._context.settings.guard_policy)
+            proof = replace(proof, guard=self.context.settings.guard_policy)
         return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self._seals.derive(entry, job, "nonce")
+        return self.values.seals.derive(entry, job, "nonce")
 
     async def _write_list(
         self, entry: BundleEntry, spec: BundleSpec, job: str, plan: HeldPlan
@@ -221,12 +219,12 @@ class DeployHolder:
         if found is None:
             text = "what was planned was deleted or changed, or can't be read"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
-        if unenforced := await self._enforcement.find_reason(spec, found.operations):
+        if unenforced := await self.enforcement.find_reason(spec, found.operations):
             text = f"the API server can't hold the deploy to its plan now: {unenforced}"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         rollback = RollbackHooks(unknown="not asked for")
         if spec.auto_rollback:
-            rollback = await self._plans.find_rollback_hooks(entry)
+            rollback = await self.plans.find_rollback_hooks(entry)
         guarded = GuardedDeploy(
             account=ServiceAccount.of(spec),
             release=spec.release,
@@ -240,7 +238,7 @@ class DeployHolder:
             rollback_hooks=rollback.operations,
         )
         try:
-            await self._lists.write(job, guarded)
+            await self.lists.write(job, guarded)
         except ListTooLargeError as error:
             raise MissingReferenceError(str(error), BundleReason.GUARD_NOT_ACTIVE) from None
         except ApiError as error:
@@ -272,7 +270,7 @@ class DeployHolder:
             stored = StoredReason.UNREADABLE
         else:
             nonce = self._nonce(entry, job.name)
-            stored = await read_printed_stored(self._jobs.output, pods, nonce)
+            stored = await read_printed_stored(self.jobs.output, pods, nonce)
             ending = different_ending(ending) if stored is different else ending
         # The log of one that was compared has no cause, but what hooks have printed.
         return Conclusion(ending, stored, is_explained=stored is not None)
@@ -290,7 +288,7 @@ class DeployHolder:
         Raises:
             ApiError: what was planned can't be read now.
         """
-        policy = self._context.settings.guard_policy
+        policy = self.context.settings.guard_policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):

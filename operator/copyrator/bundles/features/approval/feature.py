@@ -36,7 +36,6 @@ from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.deploys import (
     DeployHolder,
-    HeldJobs,
     HoldingFeature,
     record_end,
 )
@@ -121,9 +120,9 @@ class ApprovalFeature(HoldingFeature):
         client, informers = context.client, context.informers
         ends = JobEnds(client, informers)
         self._lists = GuardLists(client, settings, informers, ends, kept=kept)
-        held = HeldJobs(context, jobs, self.values, lists=self._lists, enforcement=enforcement)
-        self.deploys = DeployHolder(held)
-        self._uninstalls = UninstallHolder(held, ReleaseRenderer(plan_jobs))
+        held = context, jobs, self.values, self._lists, enforcement
+        self.deploys = DeployHolder(*held)
+        self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))
 
     def start(self) -> None:
         """Watch the lists of guarded Jobs."""

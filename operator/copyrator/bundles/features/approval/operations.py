@@ -30,15 +30,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, takewhile
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.text import quoted
 from copyrator.bundles.features.approval.fields import OperationCounts
-from copyrator.bundles.features.charts.script import (
+from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
     AT_UNINSTALL,
@@ -46,7 +46,6 @@ from copyrator.bundles.features.charts.script import (
     HOOK,
     Inexact,
 )
-from copyrator.bundles.jobs.identity import hash_of
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""
@@ -324,15 +323,9 @@ def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
     return tuple(found[line] for line in sorted(found))
 
 
-def counts(operations: Iterable[Operation]) -> dict[OperationType, int]:
-    """The number of operations by type; only types that occur, in a stable order."""
-    found = Counter(one.type for one in operations)
-    return {type_: found[type_] for type_ in OperationType if type_ in found}
-
-
 def count_all(operations: Iterable[Operation], objects: RenderedObjects) -> OperationCounts:
     """The number of operations by type, and of those at rollback and at uninstall."""
-    found = {str(type_): number for type_, number in counts(operations).items()}
+    found = Counter(str(one.type) for one in operations)
     found["atRollback"] = len(objects.rollback_hooks)
     found["atUninstall"] = len(objects.uninstall_hooks)
     return OperationCounts.parse({name: number for name, number in found.items() if number})
@@ -410,60 +403,16 @@ def has_further_objects(approved: Plan, found: Plan) -> bool:
     return not set(found.objects.lines()) <= set(approved.objects.lines())
 
 
-def plan_id(
-    *,
-    digest: str,
-    values_hash: str | None,
-    job: Mapping[str, Any],
-    revision: int,
-    operations: Iterable[Operation],
-    render: str | None,
-    objects: RenderedObjects,
-    exact: str | None = None,
-    rejections: int = 0,
-) -> str:
-    """The ID that an approval names: equal for equal effects of equal content.
-
-    Args:
-        digest: the manifest's, ``sha256:…``.
-        values_hash: of all values; None where there are none.
-        job: everything else that the Job gets, as JSON: what the spec, the labels and annotations
-            that are passed on, the image and the operator's settings make of it. Nothing that
-            differs between two Jobs for the same deploy, such as their names and nonces.
-        revision: of the release, that the deploy would make.
-        operations: the plan's ``effects``, in any order.
-        render: the hash of what is written; None where it isn't known.
-        objects: what the chart has.
-        exact: the hash of the plan that werf saved; None where there is none.
-        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
-
-    Returns:
-        32 hexadecimal digits.
-    """
-    listed = sorted(map(str, operations))
-    further = [objects.lines(), *([exact] if exact is not None else [])]
-    return hash_of(digest, values_hash, job, revision, listed, render, rejections, *further)
-
-
-def find_uncovered(
-    approved: Iterable[Operation], found: Iterable[Operation]
-) -> tuple[Operation, ...]:
-    """The operations of another plan that weren't approved.
+def covers(approved: Collection[Operation], found: Iterable[Operation]) -> bool:
+    """Whether an approval also covers another plan.
 
     After a failed attempt an approved create covers an update or recreate of the same object, which
     that attempt may have created. The first attempt's Job accepts only what was approved itself.
     """
-    covered = {str(one) for one in approved}
-    for one in tuple(covered):
-        type_, _, rest = one.partition(" ")
-        if type_ == OperationType.CREATE:
-            covered |= {f"{OperationType.UPDATE} {rest}", f"{OperationType.RECREATE} {rest}"}
-    return tuple(one for one in found if str(one) not in covered)
-
-
-def covers(approved: Iterable[Operation], found: Iterable[Operation]) -> bool:
-    """Whether an approval also covers another plan."""
-    return not find_uncovered(approved, found)
+    created = [one for one in approved if one.type is OperationType.CREATE]
+    further = (OperationType.UPDATE, OperationType.RECREATE)
+    covered = {*approved, *(replace(one, type=type_) for one in created for type_ in further)}
+    return covered.issuperset(found)
 
 
 BEGIN: Final = "copyrator-plan-begin"

@@ -9,7 +9,7 @@ valid until then, and carries over to a retry's plan without further operations
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Protocol
@@ -43,10 +43,9 @@ from copyrator.bundles.features.approval.operations import (
     effects,
     has_further_objects,
     list_risky,
-    plan_id,
 )
 from copyrator.bundles.features.approval.rights import KindIn, missing_of
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.identity import hash_of, job_name
 from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
 from copyrator.bundles.jobs.rights import RequiredPermission
@@ -619,22 +618,29 @@ def _unused_id(plan_id_: str, status: BundleStatus) -> str:
 
 
 def id_of(
-    made_of: _Input,
-    plan: Plan,
-    operations: Collection[Operation],
-    rejections: int | None = None,
+    made_of: _Input, plan: Plan, operations: Iterable[Operation], rejections: int | None = None
 ) -> str:
-    """The ID of a plan with this record."""
-    return plan_id(
-        digest=made_of.digest or "",
-        values_hash=made_of.values_hash,
-        job={"hash": made_of.job_hash},
-        revision=plan.revision,
-        operations=operations,
-        render=plan.render,
-        rejections=rejections or 0,
-        objects=plan.objects,
-        exact=plan.exact,
+    """The ID that an approval names: equal for equal effects of equal content.
+
+    Args:
+        made_of: the plan's record.
+        plan: what its Job found.
+        operations: its ``effects``, in any order.
+        rejections: how many plans of the Bundle were rejected, so that no rejected ID returns.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    return hash_of(
+        made_of.digest or "",
+        made_of.values_hash,
+        {"hash": made_of.job_hash},
+        plan.revision,
+        sorted(map(str, operations)),
+        plan.render,
+        rejections or 0,
+        plan.objects.lines(),
+        *((plan.exact,) if plan.exact is not None else ()),
     )
 
 

@@ -18,7 +18,7 @@ from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.operations import Operation
-from copyrator.bundles.features.charts.script import PERMISSION_KINDS
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
     LOCK,

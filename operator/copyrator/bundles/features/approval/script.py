@@ -1,6 +1,6 @@
 """The shell scripts of the Jobs that plan, and that deploy what was planned. Pure.
 
-They begin as each that checks (``charts/script.py``), run ``werf bundle plan`` and read its graph;
+They begin as each that checks (``jobs/checks.py``), run ``werf bundle plan`` and read its graph;
 and they sleep where a guard isn't in force yet.
 
 Names in a graph aren't escaped (docs/facts/werf.md, "bundle plan"). So each line must have a
@@ -33,7 +33,7 @@ from copyrator.bundles.features.approval.operations import (
     WRITES,
     OperationType,
 )
-from copyrator.bundles.features.charts.script import (
+from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
     AT_UNINSTALL,

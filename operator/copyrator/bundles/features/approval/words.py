@@ -325,7 +325,11 @@ class ApprovalWords(Words):
             [f"approved by {said(entry.approved_by)}"] if entry.approved_by else ()
         )
 
-    def events(self, view: View) -> Iterator[VersionEvent]:
+    def events(
+        self,
+        view: View,
+        versions: Mapping[str | None, str | None],  # noqa: ARG002
+    ) -> Iterator[VersionEvent]:
         """The decision about a plan that isn't deployed yet."""
         plan, attempt = view.status.part(PlanStatus), view.status.attempted
         tone = _DECIDED.get(str(plan.decision))

@@ -17,7 +17,7 @@ from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
 from copyrator.bundles.features.charts.reader import ChartReader
-from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.checks import checked_deploy
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.oci.errors import RegistryError
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import GateState
 from copyrator.api.conditions import ConditionType
 from copyrator.api.names import ANN_FREEZE
@@ -149,9 +150,9 @@ class FreezeWords(Words):
             if text := gap(view.unread):
                 yield f"  {GATE}: unknown: {text}."
 
-    def missing(self, view: View) -> Iterator[DeployStep]:
+    def steps(self, view: View, spec: BundleSpec, place: Place) -> Iterator[DeployStep]:  # noqa: ARG002
         """A step for each freeze."""
-        for one in freezes_in(view.beside):
+        for one in freezes_in(view.beside) if place is Place.STATE else ():
             until = format_time(one.until) if one.until else ""
             yield DeployStep(GATE, StepState.WAITING, sentence(one), until=until, ends="ends")
 

@@ -22,10 +22,9 @@ from copyrator.bundles.engine.choose import (
     Resolution,
     Resolver,
 )
-from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.feature import Parts
 from copyrator.bundles.engine.gate import Candidate, Gates
-from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
+from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
@@ -37,7 +36,6 @@ from copyrator.bundles.features.approval.machine import (
     PlanTask,
 )
 from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import describe_left_out
 from copyrator.bundles.features.approval.queue import QueuedFeature
 from copyrator.bundles.features.approval.record import (
     PlanFault,
@@ -49,6 +47,7 @@ from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import (
     PREVIEW,
     PreviewRequest,
+    describe_left_out,
     keep_preview,
     record_preview_result,
     refuse_preview,
@@ -58,91 +57,6 @@ from copyrator.bundles.features.previews.record import (
 )
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.pod import Kept
-
-
-@dataclass(slots=True)
-class AskedPreview:
-    """The request for a preview for which the registry is polled."""
-
-    asked: str = ""
-    """Its token."""
-    since: float = 0.0
-    """Monotonic seconds of the oldest answer that is accepted for it."""
-
-
-@dataclass(eq=False)
-class PreviewResolver:
-    """Resolves the versions of all Bundles' previews."""
-
-    context: Context
-    references: ReferenceReader
-    features: Features
-    polls: RegistryPoller
-
-    async def resolve(
-        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
-    ) -> PlanTarget | PlanFault | None:
-        """What to plan, or why that can't be planned; None while the registry hasn't answered.
-
-        Raises:
-            ApiError: what the spec names can't be read now.
-        """
-        try:
-            parse_version(request.version)
-        except VersionError as error:
-            return PlanFault(f"{ANN_PLAN_VERSION}: {error}", BundleReason.INVALID_SPEC)
-        try:
-            values_hash = await self.references.values_hash(entry, spec)
-            found = await self._resolution(entry, spec, request)
-        except MissingReferenceError as error:
-            return PlanFault(str(error), error.reason)
-        if found is None:
-            return None
-        target = PlanTarget(
-            version=found.tag,
-            digest=found.digest,
-            values_hash=values_hash,
-            spec_hash="",
-            job_hash="",
-        )
-        return _find_fault(found) or target
-
-    async def _resolution(
-        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
-    ) -> Resolution | None:
-        """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
-
-        Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
-        The charts of Bundles without gates are judged, too: of the version that they'd get.
-        """
-        context, memory = self.context, self.context.memories.of(entry.key, AskedPreview)
-        if memory.asked != request.token:
-            memory.asked, memory.since = request.token, context.monotonic()
-        judged = Gates(
-            version=tuple(
-                gate for gate in context.gates.version if gate.vouches or gate.judges_chart
-            )
-        )
-        queries = RegistryReader(
-            replace(entry, status=BundleStatus(), annotations={}, request=None),
-            structs.replace(spec, version=request.version),
-            await self.references.access(entry, spec),
-            self.polls,
-            memory.since,
-        )
-        read, _ = await self.features.read(entry, spec, judged)
-        resolver = Resolver(queries, judged, context.clock(), self.features, read)
-        found = resolver.resolve()
-        if found is None or not found.digest or found.error is not None:
-            return found
-        gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
-        of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
-        candidate = Candidate(found.tag, found.digest)
-        try:
-            _, held = replace(resolver, queries=gated, gates=of_chart).judge(candidate)
-        except PendingError:
-            return None
-        return Resolution(held=held) if held else found
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:
@@ -159,6 +73,11 @@ def _find_fault(resolution: Resolution) -> PlanFault | None:
 class PreviewMemory(PlanMemory):
     """The plan of a version that a user names."""
 
+    asked: str = ""
+    """The token of the request for which the registry is polled."""
+    since: float = 0.0
+    """Monotonic seconds of the oldest answer that is accepted for it."""
+
 
 class Previews(PlanMachine[PreviewMemory]):
     """Makes the previews of all Bundles."""
@@ -167,9 +86,9 @@ class Previews(PlanMachine[PreviewMemory]):
     memory = PreviewMemory
     renders = 1
 
-    def __init__(self, parts: PlanParts, resolver: PreviewResolver) -> None:
+    def __init__(self, parts: PlanParts, polls: RegistryPoller) -> None:
         super().__init__(parts)
-        self._resolver = resolver
+        self._polls = polls
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Take the next steps of a preview.
@@ -212,7 +131,7 @@ class Previews(PlanMachine[PreviewMemory]):
         unchanged = Step(entry, due=(end,))
         if request is None or entry.is_paused:
             return unchanged
-        target = await self._resolver.resolve(entry, spec, request)
+        target = await self._resolve(entry, spec, request)
         if isinstance(target, PlanTarget):
             await self.jobs.prepare(entry, spec)
             target = await self.jobs.missing_account(spec) or target
@@ -223,6 +142,71 @@ class Previews(PlanMachine[PreviewMemory]):
             status = refuse_preview(status, target, spec.retry, self.context.clock())
             return record_part(entry, status).then(self.discard)
         return self.begin(task, status, target) or unchanged
+
+    async def _resolve(
+        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
+    ) -> PlanTarget | PlanFault | None:
+        """What to plan, or why that can't be planned; None while the registry hasn't answered.
+
+        Raises:
+            ApiError: what the spec names can't be read now.
+        """
+        try:
+            parse_version(request.version)
+        except VersionError as error:
+            return PlanFault(f"{ANN_PLAN_VERSION}: {error}", BundleReason.INVALID_SPEC)
+        try:
+            values_hash = await self.jobs.references.values_hash(entry, spec)
+            found = await self._resolution(entry, spec, request)
+        except MissingReferenceError as error:
+            return PlanFault(str(error), error.reason)
+        if found is None:
+            return None
+        target = PlanTarget(
+            version=found.tag,
+            digest=found.digest,
+            values_hash=values_hash,
+            spec_hash="",
+            job_hash="",
+        )
+        return _find_fault(found) or target
+
+    async def _resolution(
+        self, entry: BundleEntry, spec: BundleSpec, request: PreviewRequest
+    ) -> Resolution | None:
+        """Resolve the version as for a Bundle without a deploy, so that none counts as a downgrade.
+
+        Of the gates only those of signatures and charts are evaluated, as nothing is deployed.
+        The charts of Bundles without gates are judged, too: of the version that they'd get.
+        """
+        context, memory = self.context, self.remembered(entry.key)
+        if memory.asked != request.token:
+            memory.asked, memory.since = request.token, context.monotonic()
+        judged = Gates(
+            version=tuple(
+                gate for gate in context.gates.version if gate.vouches or gate.judges_chart
+            )
+        )
+        queries = RegistryReader(
+            replace(entry, status=BundleStatus(), annotations={}, request=None),
+            structs.replace(spec, version=request.version),
+            await self.jobs.references.access(entry, spec),
+            self._polls,
+            memory.since,
+        )
+        read, _ = await self.jobs.features.read(entry, spec, judged)
+        resolver = Resolver(queries, judged, context.clock(), self.jobs.features, read)
+        found = resolver.resolve()
+        if found is None or not found.digest or found.error is not None:
+            return found
+        gated = replace(queries, spec=structs.replace(queries.spec, is_gated=True))
+        of_chart = Gates(version=tuple(gate for gate in judged.version if gate.judges_chart))
+        candidate = Candidate(found.tag, found.digest)
+        try:
+            _, held = replace(resolver, queries=gated, gates=of_chart).judge(candidate)
+        except PendingError:
+            return None
+        return Resolution(held=held) if held else found
 
     def report_begun(self, task: PlanTask, fault: PlanFault | None) -> Step:
         """Record why there is none."""
@@ -248,12 +232,10 @@ class PreviewFeature(QueuedFeature):
 
     def connect(self, parts: Parts) -> None:
         """They are plans."""
-        approval, features = parts.of(ApprovalFeature), parts.of(Features)
+        approval = parts.of(ApprovalFeature)
         self.queue = approval.queue
         self.queue.add(PREVIEW)
-        context, references = self.context, parts.of(ReferenceReader)
-        resolver = PreviewResolver(context, references, features, parts.of(RegistryPoller))
-        self._previews = Previews(approval.parts, resolver)
+        self._previews = Previews(approval.parts, parts.of(RegistryPoller))
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with one, or begin it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from copyrator.api.bundle_spec import Retry
+from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.text import format_time, parse_time
@@ -25,6 +25,7 @@ from copyrator.bundles.features.approval.record import (
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
 
 _KEPT: Final = timedelta(days=1)
 """How long a preview, or the reason why there is none, and its Job are kept."""
@@ -103,6 +104,13 @@ def remove_expired_preview(status: BundleStatus, now: datetime) -> BundleStatus:
     if end is None or now < end:
         return status
     return status.with_part(PreviewPlan(number=status.part(PreviewPlan).number))
+
+
+def describe_left_out(spec: BundleSpec) -> str | None:
+    """What a preview leaves out and the deploy has, as a sentence; None where that is nothing."""
+    if spec.is_gated or not (withheld := restrict_spec(spec, signed=True).withheld):
+        return None
+    return f"planned without {list_settings(withheld)}, which the deploy gets"
 
 
 def keep_preview(job: str, status: BundleStatus) -> Kept | None:

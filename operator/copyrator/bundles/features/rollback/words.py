@@ -38,10 +38,11 @@ class RollbackWords(Words):
         if view.summary.part(PinStatus).digest is not None:
             yield Mark(1, "Pinned")
 
-    def awaits(self, view: View) -> str:
+    def lines(self, view: View, place: Place) -> Iterator[str]:
         """The annotation has to be corrected."""
-        reason = view.summary.condition(ConditionType.UPDATE_PENDING).reason or ""
-        return reason if reason == BundleReason.PIN_REFUSED else ""
+        pending = view.summary.condition(ConditionType.UPDATE_PENDING)
+        if place is Place.AWAITS and pending.reason == BundleReason.PIN_REFUSED:
+            yield str(BundleReason.PIN_REFUSED)
 
     def rows(self, view: View, place: Place) -> Iterator[Detail]:
         """The pin, and why another one was refused."""
@@ -65,8 +66,10 @@ class RollbackWords(Words):
             text = said(pin.refused, 1000)
             yield DeployStep("pin", StepState.REFUSED, text, reason=BundleReason.PIN_REFUSED)
 
-    def events(self, view: View) -> Iterator[VersionEvent]:
-        """The pin."""
+    def events(
+        self, view: View, versions: Mapping[str | None, str | None]
+    ) -> Iterator[VersionEvent]:
+        """The pin, and digests that the annotation names, with the versions that are known."""
         pin = view.status.part(PinStatus)
         if pin.digest is not None:
             yield VersionEvent(
@@ -78,11 +81,6 @@ class RollbackWords(Words):
                 command=view.hint("unpin"),
                 tone=Tone.SUSPENDED,
             )
-
-    def standing(
-        self, view: View, versions: Mapping[str | None, str | None]
-    ) -> Iterator[VersionEvent]:
-        """Digests that the annotation names, with their versions where the status has them."""
         spec, status = view.spec, view.status
         if not isinstance(spec, BundleSpec):
             return

@@ -143,7 +143,13 @@ async def test_a_paused_bundle_is_not_planned_nor_deployed_and_a_decision_is_kep
     await deployed(cluster)
 
 
-@pytest.mark.parametrize("is_preview", [False, True], ids=["plan", "preview"])
+@pytest.mark.parametrize(
+    "is_preview",
+    [
+        pytest.param(False, id="plan"),
+        pytest.param(True, id="preview", marks=pytest.mark.needs("previews")),
+    ],
+)
 async def test_a_plan_without_a_job_is_made_when_its_bundle_is_not_paused_any_more(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_preview: bool
 ) -> None:

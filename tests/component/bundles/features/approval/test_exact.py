@@ -60,6 +60,7 @@ async def test_a_file_that_keeps_differing_is_planned_without_it_after_two_deplo
 
 
 @pytest.mark.parametrize("is_steady", [True, False])
+@pytest.mark.needs("drift")
 async def test_drift_is_corrected_by_the_file_of_its_check_or_at_last_without_one(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_steady: bool
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
-    annotate,
     approve,
     condition,
     deployed,
@@ -54,24 +53,6 @@ async def test_the_floor_of_the_operator_makes_a_bundle_gated(
     await run(require_approval=(("*", "Always"),))
     await waits(cluster)
     assert_restricted(cluster, "plan")
-
-
-async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(**spec())
-    await run()
-    status = await deployed(cluster)
-    assert condition(cluster, "SettingsWithheld") == ("", "")
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    assert_restricted(cluster, "plan")
-    message = cluster.status()["preview"]["message"]
-    assert message.startswith("planned without spec.env[NOBODY_READS_IT], spec.env[PATH], ")
-    assert message.endswith(
-        "spec.job.podAnnotations[vault.hashicorp.com/agent-inject], which the deploy gets"
-    )
-    assert cluster.status()["deployed"] == status["deployed"]
 
 
 async def test_a_plan_that_is_asked_for_without_approval_is_restricted_too(

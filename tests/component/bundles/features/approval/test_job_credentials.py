@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, secrets, waits
 from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
@@ -11,7 +9,6 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_job_credentials import Logins, give, several
 from tests.component.bundles.waiting import eventually
-from tests.component.kube.fake_api import turns
 from tests.component.oci.fake_registry import FakeRegistry
 
 
@@ -20,6 +17,7 @@ def _private(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "basic", {"alice": "s3cret"}
 
 
+@pytest.mark.needs("previews")
 async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credential(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -43,24 +41,3 @@ async def test_plans_their_deploys_previews_and_uninstalls_have_no_other_credent
         "deploy": 1,
         "uninstall": 1,
     }
-
-
-async def test_a_previews_credential_is_deleted_however_often_that_fails(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    give(cluster, several(registry))
-    bundle(auth="creds")
-    operator = await run()
-    await deployed(cluster)
-    refusals = cluster.refuse("delete", "/secrets", 500)
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await turns()
-    assert [name for name in secrets(cluster) if name.endswith("-login")]
-    refusals.clear()
-
-    def look() -> bool:
-        operator.let_pass(timedelta(seconds=30))
-        return not secrets(cluster)
-
-    await eventually(look, "its Secrets are deleted")

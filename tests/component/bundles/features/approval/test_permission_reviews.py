@@ -38,7 +38,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
 from copyrator.bundles.features.approval.permissions import ReviewTiming
-from copyrator.bundles.features.charts.script import PERMISSION_KINDS
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 
 pytestmark = pytest.mark.usefixtures("registry")
 

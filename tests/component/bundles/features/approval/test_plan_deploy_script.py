@@ -28,7 +28,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
 )
 from copyrator.bundles.features.approval.script import PlanExit, deploy_command
-from copyrator.bundles.features.charts.script import checked_deploy_command
+from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile

@@ -162,6 +162,7 @@ async def test_what_was_deployed_without_a_plan_is_said(shop: BundleCluster, run
     )
 
 
+@pytest.mark.needs("previews")
 async def test_a_plan_that_fails_and_one_of_another_version_leave_no_record(
     shop: BundleCluster, run: Run, werf: Werf
 ) -> None:

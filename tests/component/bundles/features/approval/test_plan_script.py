@@ -36,7 +36,7 @@ from copyrator.bundles.features.approval.operations import (
     read_block,
 )
 from copyrator.bundles.features.approval.script import PlanExit, plan_command
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.restrictions import passes
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile

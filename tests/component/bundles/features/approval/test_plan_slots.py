@@ -217,6 +217,7 @@ async def test_two_plans_of_a_namespace_give_their_slots_back_and_no_more(
     await there.run(CROWD, 4)
 
 
+@pytest.mark.needs("drift")
 async def test_plans_that_may_not_begin_keep_no_check_from_it(
     there: Namespaces, cluster: BundleCluster, werf: Werf
 ) -> None:

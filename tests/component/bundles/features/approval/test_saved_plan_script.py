@@ -21,8 +21,8 @@ from tests.plan_jobs import (
 
 from copyrator.bundles.features.approval.operations import Plan, read_block
 from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.jobs import script
+from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.werf_error import find_error

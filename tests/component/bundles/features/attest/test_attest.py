@@ -173,6 +173,7 @@ async def test_a_hold_withdraws_and_its_end_attests_anew(
     await deployed(cluster, "production", "1.0.0")
 
 
+@pytest.mark.needs("approval")
 async def test_a_deploy_that_isnt_as_approved_withdraws(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -309,7 +309,7 @@ async def test_a_chart_whose_judge_was_interrupted_is_tried_again(
     assert (await _read(reader, registry, digest)).unreadable is None
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("previews")
 async def test_a_preview_of_any_bundle_is_refused(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -235,6 +235,7 @@ async def test_the_end_of_a_credential_is_warned_of(
     assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_is_of_a_cluster_and_not_of_a_credential(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -259,6 +260,7 @@ async def test_a_plan_is_of_a_cluster_and_not_of_a_credential(
     assert "second" not in held(cluster)
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize(
     "change",
     [
@@ -486,6 +488,7 @@ async def test_what_a_server_sends_back_of_the_credential_is_not_told(
     assert TOKEN not in held(cluster)
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_is_made_once_its_server_answers_however_long_that_takes(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -511,6 +514,7 @@ async def test_a_plan_is_made_once_its_server_answers_however_long_that_takes(
     await waits(cluster)
 
 
+@pytest.mark.needs("drift")
 async def test_drift_is_unknown_without_access_and_is_checked_with_it(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -579,6 +583,7 @@ async def test_a_copy_that_could_not_be_written_with_its_uninstall_is_written_la
     assert owner["uid"] == job["metadata"]["uid"]
 
 
+@pytest.mark.needs("previews")
 async def test_a_preview_is_made_in_the_other_cluster_too(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
 ) -> None:

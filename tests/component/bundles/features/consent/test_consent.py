@@ -139,6 +139,7 @@ async def test_withdrawn_consent_stops_deploys_at_once_and_no_uninstall(
     assert [name for name in cluster.runs if "uninstall" in name]
 
 
+@pytest.mark.needs("drift", "previews")
 async def test_withdrawn_consent_stops_plans_previews_and_checks_for_drift(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -32,9 +32,11 @@ from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
-pytestmark = pytest.mark.usefixtures("registry")
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("previews")]
 
-DEPLOY, CHECK, PREVIEW = PURPOSES = ("deploy", "check", "preview")
+DEPLOY, CHECK, PREVIEW = ("deploy", "check", "preview")
+PREVIEWED = pytest.mark.needs("previews")
+PURPOSES = (DEPLOY, CHECK, pytest.param(PREVIEW, marks=PREVIEWED))
 PAUSED = {"disable-autoupdate": "true"}
 SOON = {"limit": 1, "backoff": "1s"}
 
@@ -177,7 +179,10 @@ async def test_a_job_that_vanishes_while_no_operator_runs_is_made_again_under_it
     assert (await shop.ended("Planned"))["job"] == job
 
 
-EDITS = [*((purpose, "values") for purpose in PURPOSES), (DEPLOY, "spec"), (CHECK, "spec")]
+EDITS = [
+    *((DEPLOY, "values"), (CHECK, "values"), (DEPLOY, "spec"), (CHECK, "spec")),
+    pytest.param(PREVIEW, "values", marks=PREVIEWED),
+]
 """A preview is of the spec as it is."""
 
 
@@ -231,7 +236,7 @@ async def test_a_paused_bundle_has_plans_read_that_run_except_checks(
 ENDS = {CHECK: True, PREVIEW: False}
 
 
-@pytest.mark.parametrize("purpose", ENDS)
+@pytest.mark.parametrize("purpose", PURPOSES[1:])
 async def test_a_deploy_breaks_off_a_check_but_no_preview(
     cluster: BundleCluster, run: Run, shop: Shop, purpose: str
 ) -> None:
@@ -250,6 +255,7 @@ async def test_a_deploy_breaks_off_a_check_but_no_preview(
         assert {"number": first["number"]} == begins[0]["drift"]["check"]
 
 
+@PREVIEWED
 async def test_a_preview_that_waits_goes_before_checks_and_counts_none_as_skipped(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -306,7 +312,7 @@ async def test_an_outcome_whose_status_must_be_written_again_is_counted_once(
     await shows(operator, {succeeded: counted})
 
 
-@pytest.mark.parametrize("purpose", [CHECK, PREVIEW])
+@pytest.mark.parametrize("purpose", PURPOSES[1:])
 async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, shop: Shop, purpose: str
 ) -> None:
@@ -364,6 +370,7 @@ async def test_a_check_that_only_stores_the_release_has_found_no_drift(
     assert condition(cluster, "Drifted") == ("False", "InSync")
 
 
+@PREVIEWED
 async def test_a_preview_that_only_stores_the_release_has_no_operations(
     cluster: BundleCluster, run: Run, shop: Shop
 ) -> None:

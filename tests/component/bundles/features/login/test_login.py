@@ -109,6 +109,7 @@ async def test_its_secret_is_the_bundles_and_says_when_it_expires(
     assert body["immutable"] is False, "a kubelet reads an immutable one once"
 
 
+@pytest.mark.needs("approval", "previews")
 async def test_plans_their_deploys_and_previews_have_one_each(
     cluster: BundleCluster, begin: Callable[..., Any], werf: Werf, cloud: Cloud
 ) -> None:
@@ -133,6 +134,7 @@ async def test_plans_their_deploys_and_previews_have_one_each(
     assert kinds == ["plan", "deploy", "plan"]
 
 
+@pytest.mark.needs("drift")
 async def test_checks_for_drift_have_one(
     cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
 ) -> None:
@@ -446,7 +448,9 @@ async def test_a_rotation_costs_no_request(
     assert after["status"] == before["status"]
 
 
-@pytest.mark.parametrize("is_plan", [False, True])
+@pytest.mark.parametrize(
+    "is_plan", [False, pytest.param(True, marks=pytest.mark.needs("approval"))]
+)
 @pytest.mark.parametrize(
     "error",
     [IdentityRefused("the role isn't assumable"), RateLimited("sts throttles", 90.0)],
@@ -486,7 +490,15 @@ async def test_without_a_login_there_is_no_attempt_but_a_state_with_its_reason(
     await after(operator, lambda: cluster.reason() == "Deployed" and len(cluster.runs) > jobs)
 
 
-@pytest.mark.parametrize("part", ["attempted", "plan", "preview", "drift"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "attempted",
+        pytest.param("plan", marks=pytest.mark.needs("approval")),
+        pytest.param("preview", marks=pytest.mark.needs("previews")),
+        pytest.param("drift", marks=pytest.mark.needs("drift")),
+    ],
+)
 async def test_a_login_that_is_gone_when_the_job_is_made_counts_against_nothing(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf, part: str
 ) -> None:
@@ -585,6 +597,7 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
         assert not [form for form in forms(token) if form in shown.replace(texts, "")]
 
 
+@pytest.mark.needs("approval")
 async def test_a_plans_fault_has_no_token(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
 ) -> None:
@@ -639,6 +652,7 @@ async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
     assert attempted["failures"] == 0
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_whose_token_expired_is_made_again_without_limit(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
 ) -> None:
@@ -652,6 +666,7 @@ async def test_a_plan_whose_token_expired_is_made_again_without_limit(
     assert "the next Job gets a new one" in plan["message"]
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_that_the_registry_refuses_says_what_the_account_lacks(
     cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
 ) -> None:

@@ -297,6 +297,7 @@ async def test_a_forced_deploy_passes_over_missing_evidence_and_says_so(
     assert over == {"name": "promotion", "reason": "NotPromoted", "environments": ["staging"]}
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_whose_version_is_withdrawn_is_dropped(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -317,6 +318,7 @@ async def test_a_plan_whose_version_is_withdrawn_is_dropped(
     assert cluster.jobs() == []
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_that_is_kept_beside_a_newer_version_ends_when_its_own_is_withdrawn(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

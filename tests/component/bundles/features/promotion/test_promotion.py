@@ -265,6 +265,7 @@ async def test_a_former_digest_of_a_tag_is_deployed_when_its_time_has_come(
     assert third in [one["digest"] for one in cluster.status("production")["candidates"]]
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_that_waits_is_dropped_when_its_version_may_not_be_promoted_any_more(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

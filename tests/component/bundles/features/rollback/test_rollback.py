@@ -406,6 +406,7 @@ async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
     await rolled_back(cluster, first)
 
 
+@pytest.mark.needs("approval")
 async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -467,7 +468,7 @@ async def test_two_edits_before_a_look_count_as_the_last(
     assert len(cluster.runs) == 2
 
 
-@pytest.mark.needs("windows")
+@pytest.mark.needs("windows", "approval")
 async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -485,6 +486,7 @@ async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
 
 
 @pytest.mark.needs("windows")
+@pytest.mark.needs("approval")
 async def test_an_approval_of_the_version_left_ends_with_the_pin(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -550,6 +552,7 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         await registry.stop()
 
 
+@pytest.mark.needs("drift")
 async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

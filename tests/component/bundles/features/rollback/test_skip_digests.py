@@ -85,6 +85,7 @@ async def test_a_failed_one_is_not_retried(
     assert [one["version"] for one in cluster.status()["history"]] == tried
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("is_approved", [False, True])
 async def test_a_plan_of_it_that_waits_is_replaced_and_an_approved_one_is_not_deployed(
     cluster: BundleCluster,

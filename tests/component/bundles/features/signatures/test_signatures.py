@@ -280,6 +280,7 @@ async def test_a_policy_that_cannot_be_read_any_more_stops_what_is_new(
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     cluster: BundleCluster,
     registry: Signed,
@@ -313,6 +314,7 @@ async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     assert werf is not None
 
 
+@pytest.mark.needs("approval")
 async def test_while_the_version_of_a_plan_cannot_be_judged_its_approval_deploys_nothing(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -353,6 +355,7 @@ async def test_the_push_of_a_signature_brings_the_next_poll_forward(
     await eventually(lambda: cluster.reason() == "Deployed", "deployed")
 
 
+@pytest.mark.needs("approval")
 async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_takes_its_place(
     cluster: BundleCluster,
     registry: Signed,
@@ -384,6 +387,7 @@ async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_t
     )
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.usefixtures("trust")
 async def test_only_what_is_signed_is_planned_for_a_user_who_names_a_version(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
@@ -402,6 +406,7 @@ async def test_only_what_is_signed_is_planned_for_a_user_who_names_a_version(
     assert preview()["version"] == "1.0.0"
 
 
+@pytest.mark.needs("drift")
 async def test_a_bundle_whose_updates_are_off_sends_no_request_to_the_registry(
     cluster: BundleCluster,
     registry: Signed,

@@ -24,7 +24,7 @@ from copyrator.bundles.features.approval.orders import (
     sealed_value,
 )
 from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.checks import checked_deploy
 from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
 from copyrator.bundles.jobs.pod import Login
 from copyrator.bundles.jobs.restrictions import restrict_spec

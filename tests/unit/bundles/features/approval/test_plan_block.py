@@ -28,7 +28,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     read_plan,
 )
-from copyrator.bundles.features.charts.script import Inexact
+from copyrator.bundles.jobs.checks import Inexact
 
 NONCE = "0123456789abcdef" * 2
 OTHER = "f" * 32

@@ -48,11 +48,11 @@ from copyrator.bundles.features.approval.fields import (
 from copyrator.bundles.features.approval.gates import record_decision
 from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
 from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanTarget
-from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.features.drift.record import CHECK
 from copyrator.bundles.features.previews.record import PREVIEW
 from copyrator.bundles.features.rollback.fields import PinStatus
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.checks import Inexact
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

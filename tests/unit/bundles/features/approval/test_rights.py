@@ -22,8 +22,8 @@ from copyrator.bundles.features.approval.rights import (
     record_findings,
     required_permissions,
 )
-from copyrator.bundles.features.charts.script import PERMISSION_KINDS
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.jobs.rights import (
     VERBS,
     RequiredPermission,

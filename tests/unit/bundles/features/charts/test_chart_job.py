@@ -9,7 +9,7 @@ from tests.unit.bundles.job_samples import ELSEWHERE, check_golden, order
 from tests.unit.bundles.test_planned_attempts import order_of
 
 from copyrator.bundles.features.charts.feature import ChartsFeature
-from copyrator.bundles.features.charts.script import checked_deploy
+from copyrator.bundles.jobs.checks import checked_deploy
 from copyrator.bundles.jobs.job import build_deploy_job
 
 GOLDEN = Path(__file__).parent / "golden"

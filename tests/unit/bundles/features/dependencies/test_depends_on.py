@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.builders.bundles import bundle
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -33,9 +34,7 @@ NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 def parsed(depends_on: Any) -> BundleSpec | InvalidSpec:
-    spec = {"registry": "r", "repo": "a", "dependsOn": depends_on}
-    body = {"metadata": {"name": "shop", "namespace": "apps"}, "spec": spec}
-    return parse_bundle(body, BundleDefaults())
+    return parse_bundle(bundle(namespace="apps", dependsOn=depends_on), BundleDefaults())
 
 
 def test_a_dependency_is_in_the_same_namespace_unless_it_says_another() -> None:

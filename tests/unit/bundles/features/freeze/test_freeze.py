@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.builders.bundles import bundle, parsed
 
-from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.bundles.engine import deciding as state
 from copyrator.bundles.engine.gate import (
@@ -23,26 +24,17 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.features.freeze.fields import Freeze, FreezeFindings, read_annotation
 from copyrator.bundles.features.freeze.gates import GATE
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.outcome import ending_of, read_job
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-SPEC = parse_bundle(
-    {
-        "metadata": {"name": "shop", "namespace": "team"},
-        "spec": {"registry": "r.example.com", "repo": "app", "version": "1"},
-    },
-    BundleDefaults(),
-)
-assert isinstance(SPEC, BundleSpec)
+SPEC = parsed(bundle(namespace="team"))
 ALL = Freeze(reason="all")
 TEAM = Freeze(namespace="team", reason="team")
 GARBAGE = read_annotation("team", "{")
 
 
 def judge(*freezes: Freeze, now: datetime = NOON) -> Passed | Waiting | Refused:
-    assert isinstance(SPEC, BundleSpec)
     facts = Facts(
         BundleStatus(), Occasion.NEW_DIGEST, findings=Findings((FreezeFindings(freezes),))
     )
@@ -90,7 +82,6 @@ def test_it_is_asked_about_every_deploy() -> None:
 
 
 def test_a_bundle_without_other_gates_has_this_one_only_while_it_is_frozen() -> None:
-    assert isinstance(SPEC, BundleSpec)
     frozen = True
     other = replace(GATE, name="other", concerns=lambda _: False, is_permanent=True)
     gates = Gates(moment=(other, replace(GATE, concerns=lambda _: frozen)))

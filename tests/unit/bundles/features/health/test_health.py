@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle, parsed
 from tests.steps import STEP_SECONDS, assert_quick
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
@@ -38,7 +39,7 @@ from copyrator.bundles.features.health.watcher import (
     HealthTiming,
     HealthWatcher,
 )
-from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
+from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.identity import other_manager
 
 NOW = 5000.0
@@ -49,11 +50,7 @@ RELEASE = {
 
 
 def spec_of(**fields: Any) -> BundleSpec:
-    spec = {"registry": "r.example.com", "repo": "shop", "health": "Watch", **fields}
-    body = {"metadata": {"namespace": "apps", "name": "shop"}, "spec": spec}
-    found = parse_bundle(body, BundleDefaults())
-    assert isinstance(found, BundleSpec)
-    return found
+    return parsed(bundle(namespace="apps", health="Watch", **fields))
 
 
 SPEC = spec_of()

@@ -25,11 +25,11 @@ from copyrator.bundles.features.approval.record import (
     PlanTarget,
     requested_plan,
 )
-from copyrator.bundles.features.charts.script import Inexact
 from copyrator.bundles.features.previews import record as preview_record
 from copyrator.bundles.features.previews.feature import PreviewFeature
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import PREVIEW, PreviewRequest
+from copyrator.bundles.jobs.checks import Inexact
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed
@@ -78,8 +79,7 @@ def withdraws(age: float = 1, cluster: str = EU, **more: Any) -> DeployedStateme
 
 
 def parsed(promote_from: Any) -> BundleSpec | InvalidSpec:
-    spec = {"registry": "r", "repo": "a", "promoteFrom": promote_from}
-    body = {"metadata": {"name": "shop", "namespace": "production"}, "spec": spec}
+    body = bundle(namespace="production", promoteFrom=promote_from)
     return parse_bundle(body, BundleDefaults())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -50,8 +51,7 @@ def at(minutes: float) -> datetime:
 
 
 def parsed(promote_from: Any) -> BundleSpec | InvalidSpec:
-    spec = {"registry": "r", "repo": "a", "promoteFrom": promote_from}
-    body = {"metadata": {"name": "shop", "namespace": "production"}, "spec": spec}
+    body = bundle(namespace="production", promoteFrom=promote_from)
     return parse_bundle(body, BundleDefaults())
 
 

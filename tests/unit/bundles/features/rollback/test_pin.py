@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle, parsed
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -28,7 +29,7 @@ from copyrator.bundles.engine.deciding import Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.outcome import Ending
 
 NOW = datetime(2026, 11, 27, 10, tzinfo=UTC)
@@ -38,15 +39,8 @@ A, B, C, D, E = (f"sha256:{letter * 64}" for letter in "abcde")
 
 
 def spec(**fields: Any) -> BundleSpec:
-    found = parse_bundle(
-        {
-            "metadata": {"name": "shop", "namespace": "team"},
-            "spec": {"registry": "registry.example.com", "repo": "app", "version": "1.*", **fields},
-        },
-        BundleDefaults(),
-    )
-    assert isinstance(found, BundleSpec)
-    return found
+    smallest = {"repo": "app", "version": "1.*"}
+    return parsed(bundle(namespace="team", **smallest | fields))
 
 
 def succeeded(version: str, digest: str, reference: str | None = HERE) -> HistoryEntry:

@@ -18,6 +18,7 @@ def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
 
+@pytest.mark.needs("previews")
 @pytest.mark.parametrize("what", TEXTS)
 async def test_a_plans_message_holds_no_text_of_a_template(
     cluster: BundleCluster,

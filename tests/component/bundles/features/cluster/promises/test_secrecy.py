@@ -36,7 +36,16 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("log", ["", "without its log"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["deploy", "planned deploy", "plan", "drift", "uninstall"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "deploy",
+        pytest.param("planned deploy", marks=pytest.mark.needs("approval")),
+        pytest.param("plan", marks=pytest.mark.needs("approval")),
+        pytest.param("drift", marks=pytest.mark.needs("drift")),
+        "uninstall",
+    ],
+)
 async def test_a_kubeconfig_that_was_written_for_a_job_appears_in_no_log_or_status(
     cluster: BundleCluster,
     run: Run,

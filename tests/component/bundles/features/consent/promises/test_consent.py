@@ -89,6 +89,7 @@ async def test_a_retry_after_ten_minutes_asks_for_consent_again(
     assert len(cluster.runs) == 1
 
 
+@pytest.mark.needs("approval")
 async def test_an_approval_after_ten_minutes_asks_for_consent_again(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -108,6 +109,7 @@ async def test_an_approval_after_ten_minutes_asks_for_consent_again(
     assert cluster.jobs() == []
 
 
+@pytest.mark.needs("drift")
 async def test_a_correction_of_drift_after_ten_minutes_asks_for_consent_again(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

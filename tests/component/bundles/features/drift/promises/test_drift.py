@@ -18,8 +18,8 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.promises.test_plans import asked_for_results
 from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
+from tests.component.bundles.features.previews.promises.test_plans import asked_for_results
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry

@@ -8,7 +8,7 @@ and no pipe but some whose results are compared: sh ignores a failure before a p
 
 They rely on PATH and HOME being the image's and the operator's, TMPDIR the operator's, and on the
 author having set no variable that sh, its tools or the loader read, but LANG and TZ:
-``gates/restrictions.py`` withholds others.
+``restrictions.py`` withholds others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ from typing import Final
 
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.pod import RENDER_DIR, literal
-from copyrator.bundles.jobs.script import (
-    ASK_FOR_EVENTS,
-    UNSEAL,
-    CheckExit,
-    SealedFile,
-    arguments,
-)
+from copyrator.bundles.jobs.script import ASK_FOR_EVENTS, UNSEAL, CheckExit, SealedFile, arguments
 
 AS_ACCOUNT: Final = "as the deploying account: "
 AT_ROLLBACK: Final = "at rollback: "

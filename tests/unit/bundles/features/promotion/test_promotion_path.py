@@ -47,7 +47,6 @@ def drawn(found: PromotionPath) -> list[str]:
     return ["  " * one.indent + one.name.name for one in found.stages]
 
 
-@pytest.mark.needs("promotion")
 def test_a_chain_is_one_below_the_other() -> None:
     chain = [bundle("a"), *(bundle(b, f"apps/{a}") for a, b in ("ab", "bc", "cd"))]
     found = path("c", *chain, bundle("other"))
@@ -61,7 +60,6 @@ def test_a_chain_is_one_below_the_other() -> None:
     assert not path("other", *chain, bundle("other")).stages
 
 
-@pytest.mark.needs("promotion")
 def test_several_sources_and_targets_are_indented_and_drawn_once() -> None:
     bodies = [
         *(bundle("a"), bundle("b"), bundle("c", "apps/a", "apps/b")),
@@ -73,7 +71,6 @@ def test_several_sources_and_targets_are_indented_and_drawn_once() -> None:
     assert [one.name for one in found.links[0]] == ["a", "c"]
 
 
-@pytest.mark.needs("promotion")
 def test_bundles_that_name_each_other_are_there_once() -> None:
     a, b, c = bundle("a", "apps/c"), bundle("b", "apps/a"), bundle("c", "apps/b")
     for name in "abc":
@@ -82,7 +79,6 @@ def test_bundles_that_name_each_other_are_there_once() -> None:
         assert len(found.links) == 2
 
 
-@pytest.mark.needs("promotion")
 def test_what_the_user_may_not_see_is_counted_and_not_named() -> None:
     found = path("c", bundle("a"), bundle("c", "apps/a", "secret/x", "apps/none"))
     assert drawn(found) == ["a", "c"]
@@ -90,7 +86,6 @@ def test_what_the_user_may_not_see_is_counted_and_not_named() -> None:
     assert "secret" not in str(found)
 
 
-@pytest.mark.needs("promotion")
 def test_of_many_targets_those_with_faults_are_drawn_and_the_rest_is_counted() -> None:
     failing = bundle("t499", "apps/a")
     failing["status"]["conditions"][0]["status"] = "False"
@@ -167,7 +162,6 @@ ATTESTED = {
 }
 
 
-@pytest.mark.needs("promotion")
 @pytest.mark.parametrize(
     ("gate", "state"),
     [
