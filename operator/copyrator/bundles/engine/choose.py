@@ -380,21 +380,14 @@ class Resolver:
         return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
-        found = self.features.ask(self.queries, candidate, occasion, self.findings)
-        return Facts(self.entry.status, occasion, findings=found)
+        asked = self.features.used_in(self.spec, Feature.ask)
+        found = (one.ask(self.queries, candidate, occasion, self.findings) for one in asked)
+        return Facts(self.entry.status, occasion, findings=self.findings.including(found))
 
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
         entry = self.entry
-        wanted = deciding.DesiredDeploy(
-            version=candidate.version,
-            digest=candidate.digest,
-            values_hash=self.values_hash,
-            spec_hash=entry.spec_hash,
-            generation=entry.generation,
-            server=self.spec.server or None,
-            request=entry.request,
-        )
+        wanted = deciding.DesiredDeploy.of(entry, self.spec, candidate, self.values_hash)
         return deciding.occasion_of(entry.status, wanted)
 
     def _with_awaited(self, found: Resolution) -> Resolution:

@@ -229,7 +229,8 @@ class BundleReconciler:
             if fault := find_cycle_fault(links, bundles, entry):
                 return entry, spec, (BundleReason.INVALID_SPEC, fault), None
             try:
-                entry, spec = await self.features.locate(entry, spec, steps.take)
+                for one in self.features.of(entry, Feature.locate):
+                    entry, spec = await one.locate(entry, spec, steps.take)
             except MissingReferenceError as error:
                 return entry, spec, None, error
         return entry, spec, self.attempts.ownership.conflict(entry, spec), None
@@ -248,12 +249,15 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
-        observed = None
+        observed: BundleStatus | None = None
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.advance):
                 entry = await steps.take(await one.advance(entry, spec))
-            observed, due = await self.features.observe(entry, spec)
-            steps.due.append(due)
+            for one in self.features.of(entry, Feature.observe):
+                known = entry if observed is None else entry.with_status(observed)
+                found = await one.observe(known, spec)
+                observed = found.status or observed
+                steps.due.append(found.due)
             steps.due.append(await self.seals.tidy(entry, spec))
             if entry.is_paused:
                 await steps.take(self._pause(entry, spec, observed or entry.status))

@@ -84,9 +84,10 @@ def keep_ready(
 
     A Job that was begun before goes on: its outcome becomes what Ready was.
     """
-    before, by = entry.status, BundleReason.AUTOUPDATE_DISABLED if entry.is_paused else None
-    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
-    by = by or (BundleReason.SUSPENDED if suspends else None)
+    before, suspends = entry.status, isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    by = BundleReason.SUSPENDED if suspends else None
+    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        by = BundleReason.AUTOUPDATE_DISABLED
     if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
         return structs.replace(status, suspension=NOT_SUSPENDED), verdict
     if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
@@ -251,18 +252,13 @@ class StatusWriter:
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
-        if isinstance(entry.spec, InvalidSpec):
+        release, is_told = entry.release, verdict.reason == BundleReason.RELEASE_CONFLICT
+        is_told = is_told or verdict.health is Health.PAUSED  # then it says what Ready was
+        if release is None or entry.deleting or is_told:
             return verdict
-        release = entry.release
         bundles = self.context.bundles.bundles_of(release)
-        if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
-            return verdict
-        if release is None or not entry.holds(release):
-            return verdict
-        if verdict.health is Health.PAUSED:
-            return verdict  # it says what Ready was
         rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]
-        if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
+        if not rivals or bundles[0].key != entry.key or not entry.holds(release):
             return verdict
         named = ", ".join(rivals[:_NAMED_RIVALS])
         more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
