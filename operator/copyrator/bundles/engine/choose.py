@@ -387,7 +387,15 @@ class Resolver:
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
         entry = self.entry
-        wanted = deciding.DesiredDeploy.of(entry, self.spec, candidate, self.values_hash)
+        wanted = deciding.DesiredDeploy(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            server=self.spec.server or None,
+            request=entry.request,
+        )
         return deciding.occasion_of(entry.status, wanted)
 
     def _with_awaited(self, found: Resolution) -> Resolution:
@@ -422,7 +430,7 @@ class Resolver:
         """The resolution with what features say of what is deployed and of what is awaited."""
         awaited, chosen = self.awaited or Candidate("", ""), found.digest
         rechecking = self.features.used_in(self.spec, Feature.recheck)
-        for feature in () if self.entry.is_plain else rechecking:
+        for feature in rechecking if self.findings.values else ():
             one = feature.recheck(self.queries, chosen, awaited.digest, self.findings)
             if one is None:
                 continue

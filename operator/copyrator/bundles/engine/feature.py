@@ -164,6 +164,9 @@ class Feature:
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    reaches: bool | None = None
+    """Whether it concerns Bundles that have nothing of any feature; None: while ``uses`` is set, or
+    there are ``keys``."""
     writes_secrets: ClassVar[bool] = False
     """Whether it writes Secrets of its own for Jobs, which are deleted after them."""
     named: Named | None = None
@@ -724,6 +727,15 @@ class Features:
     def offering(self, point: Callable[..., Any]) -> tuple[Feature, ...]:
         """All that offer a point."""
         return self._offered[point.__name__]
+
+    @property
+    def reach_others(self) -> bool:
+        """Whether one concerns Bundles now that have nothing of any, such as by a policy."""
+        found = (
+            bool(one.keys) or one.uses is not None if one.reaches is None else one.reaches
+            for one in self
+        )
+        return any(found)
 
     @property
     def gates(self) -> Gates:

@@ -239,7 +239,7 @@ class BundleReconciler:
         self, steps: StepTaker, entry: BundleEntry
     ) -> tuple[BundleEntry, ReadyCondition | None]:
         """The Bundle after the first steps of features, and their objection to its namespace."""
-        if entry.is_plain:
+        if entry.is_plain and not self.features.reach_others:
             if entry.key in self.features.followed:
                 self.features.follow(entry)
             return entry, None
@@ -291,8 +291,9 @@ class BundleReconciler:
         values_hash = await self.references.values_hash(entry, spec)
         read, read_key = NOTHING_FOUND, ""
         requests, further = [entry.request.token] if entry.request else [], tuple[object, ...]()
-        if not entry.is_plain:
+        if not entry.is_plain or self.features.reach_others:
             read, read_key = await self.features.read(entry, spec)
+        if not entry.is_plain:
             requests.append(self.features.request(entry, entry.status))
             wanting = self.features.of(entry, Feature.wants)
             further = tuple(one.wants(entry, spec) for one in wanting)

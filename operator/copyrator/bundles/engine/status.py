@@ -147,7 +147,7 @@ class StatusWriter:
         generation = entry.generation if decided else entry.status.observed_generation
         status = structs.replace(status, deploy=status.deploy.shortened())
         status, further = self._further(entry, status, found)
-        if not entry.is_plain:
+        if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.conditions):
                 further |= feature.conditions(entry, status)
         conditions = build_conditions(
@@ -162,7 +162,7 @@ class StatusWriter:
             status = record_failed_request(status, request)
         if not _has_changed(entry.spec, entry.status, status):
             return entry
-        if not entry.is_plain:
+        if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.refresh):
                 status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
@@ -188,9 +188,13 @@ class StatusWriter:
         self._record_features(entry, written)
         return written
 
+    def _is_plain(self, entry: BundleEntry) -> bool:
+        """Whether no feature concerns a Bundle."""
+        return entry.is_plain and not self.features.reach_others
+
     def _record_features(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have features tell what has changed of theirs."""
-        if not (before.is_plain and written.is_plain):
+        if not (self._is_plain(before) and written.is_plain):
             self.features.record(before, written)
 
     def _record_ready(
@@ -200,7 +204,7 @@ class StatusWriter:
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
         kind, reason = ConditionType.READY, verdict.reason
-        if entry.is_plain or not self.features.has_told(entry, kind, reason, status):
+        if self._is_plain(entry) or not self.features.has_told(entry, kind, reason, status):
             type_: EventType | None = WARNING if verdict.is_failure else None
             self.context.emit(entry, verdict.reason, verdict.message, type_)
 
@@ -245,8 +249,9 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        for feature in self.features.of(entry, Feature.derive):  # others may name a plain one
-            status = feature.derive(entry, status)
+        if not self._is_plain(entry):
+            for feature in self.features.of(entry, Feature.derive):
+                status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
         return await self.patches.patch(entry, {"status": patch}, subresource="status")
 
