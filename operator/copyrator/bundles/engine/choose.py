@@ -387,7 +387,15 @@ class Resolver:
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
         entry = self.entry
-        wanted = deciding.DesiredDeploy.of(entry, self.spec, candidate, self.values_hash)
+        wanted = deciding.DesiredDeploy(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            server=self.spec.server or None,
+            request=entry.request,
+        )
         return deciding.occasion_of(entry.status, wanted)
 
     def _with_awaited(self, found: Resolution) -> Resolution:

@@ -29,7 +29,7 @@ from copyrator.api.schema import Packed
 from copyrator.api.text import format_time, parse_time
 from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.bundle import BundleEntry, DeployRequest, acknowledge
-from copyrator.bundles.engine.gate import NOTHING_FOUND, Candidate, Findings, GateResult, Occasion
+from copyrator.bundles.engine.gate import NOTHING_FOUND, Findings, GateResult, Occasion
 from copyrator.bundles.engine.poll import retry_delay
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
@@ -76,23 +76,6 @@ class DesiredDeploy:
     server: str | None = None
     """The API server of the release; None: the operator's own."""
     request: DeployRequest | None = None
-
-    @classmethod
-    def of(
-        cls, entry: BundleEntry, spec: BundleSpec, candidate: Candidate, values_hash: str | None
-    ) -> DesiredDeploy:
-        """That of a version for a Bundle as it is now."""
-        return cls(
-            version=candidate.version,
-            digest=candidate.digest,
-            reference=spec.reference,
-            namespace=spec.project_namespace,
-            server=spec.server or None,
-            values_hash=values_hash,
-            spec_hash=entry.spec_hash,
-            generation=entry.generation,
-            request=entry.request,
-        )
 
     def matches(self, other: Deployed | Attempted) -> bool:
         """Whether that deploy or attempt was made from the same inputs."""

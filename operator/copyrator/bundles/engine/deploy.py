@@ -117,12 +117,22 @@ def decide_deploy(
     now: datetime,
 ) -> Case:
     """Decide what to do about a resolution, by the moment gates and what is found for them."""
-    found = Candidate(resolution.tag, resolution.digest)
+    wanted = deciding.DesiredDeploy(
+        version=resolution.tag,
+        digest=resolution.digest,
+        reference=spec.reference,
+        namespace=spec.project_namespace,
+        server=spec.server or None,
+        values_hash=values_hash,
+        spec_hash=entry.spec_hash,
+        generation=entry.generation,
+        request=entry.request,
+    )
     case = Case(
         entry=entry,
         spec=spec,
         status=status,
-        wanted=deciding.DesiredDeploy.of(entry, spec, found, values_hash),
+        wanted=wanted,
         now=now,
         is_awaited_refused=resolution.is_awaited_refused,
         findings=findings,
