@@ -61,6 +61,8 @@ class BundleEntry:
     is_plain: bool = False
     """Its spec is valid, its release in its own namespace, and neither spec nor status nor an
     annotation has anything of a feature."""
+    is_paused: bool = False
+    """Updates are disabled: no requests to the registry, no plans, no deploys."""
     request: DeployRequest | None = None
     """A user's request that hasn't been handled yet."""
 
@@ -68,11 +70,6 @@ class BundleEntry:
         """The same Bundle with a status that isn't written yet."""
         request = pending_request(self.annotations, status)
         return dataclasses.replace(self, status=status, request=request)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether updates are disabled: no requests to the registry, no plans, no deploys."""
-        return names.ANN_DISABLE_AUTOUPDATE in self.annotations
 
     @property
     def attempted_namespace(self) -> str | None:
@@ -189,6 +186,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
         is_plain=not (isinstance(spec, InvalidSpec) or spec.parts or status.parts or ours)
         and (status.deployed.namespace or spec.project_namespace) == metadata["namespace"],
+        is_paused=names.ANN_DISABLE_AUTOUPDATE in annotations,
         request=pending_request(ours, status),
     )
 

@@ -245,9 +245,8 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        if not entry.is_plain:
-            for feature in self.features.of(entry, Feature.derive):
-                status = feature.derive(entry, status)
+        for feature in self.features.of(entry, Feature.derive):  # others may name a plain one
+            status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
         return await self.patches.patch(entry, {"status": patch}, subresource="status")
 
