@@ -26,7 +26,7 @@ from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
 from copyrator.bundles.engine.choose import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
 from copyrator.bundles.engine.deploy import Deployer
-from copyrator.bundles.engine.feature import Features, Parts
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.engine.gate import Gates
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.reconciler import BundleReconciler
@@ -210,7 +210,7 @@ class BundleController:
         seals = SealStore(context, features)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
-        features.connect(Parts(*shared, polls, poll_states))
+        features.connect(*shared, polls, poll_states)
         ownership = ReleaseOwnership(context, jobs)
         attempts = AttemptRunner(
             context=context,

@@ -103,7 +103,7 @@ def _forget_list() -> None:
 def test_it_uses_every_extension_point() -> None:
     attributes = [name for name in Feature.__annotations__ if name != "context"]
     used = {*vars(GreetingFeature), *GreetingFeature.__annotations__}
-    assert {*attributes, *POINTS} - used == {"keys", "uses"}  # in place of `spec`
+    assert {*attributes, *POINTS} - used == {"keys", "reaches", "uses"}  # in place of `spec`
 
 
 @dataclass

@@ -7,6 +7,7 @@ have SENTINEL, which is on no page.
 
 import hashlib
 from base64 import b64encode
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -19,7 +20,6 @@ from tests.unit.bundles.features.approval.test_plan_block import NONCE, block
 from copyrator.bundles.features.approval.operations import (
     PLAN_OPERATIONS,
     OperationType,
-    counts,
     read_operation,
 )
 from copyrator.bundles.features.approval.script import plan_command
@@ -385,7 +385,7 @@ def add_plan(cluster: HostileCluster, name: str, lines: list[str], text: str | N
     """A Bundle that waits for approval; without a text its plan's log can't be read."""
     found = [one for one in map(read_operation, lines) if one is not None]
     assert len(found) == len(lines)
-    counted = counts(found)
+    counted = Counter(one.type for one in found)
     risky = [line for line in lines if line.startswith("delete") and "StatefulSet" in line]
     job = f"{name}-plan-1"
     plan = {

@@ -20,7 +20,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import Candidate, Gates
 from copyrator.bundles.engine.remembered import (
-    first_seen,
     lower_tags,
     older_digests,
     record_candidates,
@@ -51,8 +50,6 @@ def test_what_is_seen_is_remembered_with_its_first_time() -> None:
     seen = [candidate("1.2.0", "b"), candidate("1.1.0", "a"), candidate("1.0.0", "there")]
     assert record_candidates(status, spec(), seen, NOW) == (*known, one("1.2.0", "b"))
     assert record_candidates(status, spec(), seen[::-1], NOW) == (*known, one("1.2.0", "b"))
-    assert first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
-    assert first_seen(status, candidate("1.1.0", "other")) is None
     assert not Gates().remember(spec(parts=()))
 
 

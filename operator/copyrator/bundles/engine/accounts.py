@@ -164,7 +164,12 @@ async def find_blocked(
     if has_started(pods):
         return None
     if not pods:
-        return await _find_pod_fault(client, job, spec)
+        reason, text = BundleReason.SERVICE_ACCOUNT_MISSING, await missing_account(client, spec)
+        if text is None:
+            reason = BundleReason.JOB_UNSCHEDULABLE
+            text = "it has no pod; its Events may name the cause, such as a quota or policy: "
+            text += f"kubectl -n {job.namespace} describe job {job.name}"
+        return Blocked(reason, text)
     for mount in mounts_of(pods):
         resource = SECRETS if mount.secret else CONFIGMAPS
         try:
@@ -182,16 +187,6 @@ async def find_blocked(
                 "exist; create it, or remove it from the spec",
             )
     return None
-
-
-async def _find_pod_fault(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Blocked:
-    if text := await missing_account(client, spec):
-        return Blocked(BundleReason.SERVICE_ACCOUNT_MISSING, text)
-    return Blocked(
-        BundleReason.JOB_UNSCHEDULABLE,
-        "it has no pod; its Events may name the cause, such as a quota or policy: "
-        f"kubectl -n {job.namespace} describe job {job.name}",
-    )
 
 
 async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:

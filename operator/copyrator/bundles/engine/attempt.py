@@ -461,7 +461,14 @@ class AttemptRunner:
         if await self._is_stopped(entry, spec, job):
             return Step(entry)
         if job.suspended:
-            return await self._await_queue(entry, job)
+            # It may wait for any time, and is ended where the spec was edited or the Bundle is
+            # deleted: nothing of it runs.
+            if entry.generation != entry.status.attempted.generation:
+                await self.jobs.give_up(job)
+            if entry.deleting:
+                return Step(entry)
+            queued = ready_conditions.queued(entry.status)
+            return Step(entry, entry.status, queued, decided=False)
         told = entry.status.condition(ConditionType.READY)
         now, timing = self.context.clock(), self.context.timing
         is_resumed = told.message == ready_conditions.queued(entry.status).message
@@ -490,18 +497,6 @@ class AttemptRunner:
             # new generation too.
             await self.jobs.give_up(job)
         return blocked
-
-    async def _await_queue(self, entry: BundleEntry, job: JobRecord) -> Step:
-        """Report that a queue lets a Job wait, which may take any time.
-
-        It is ended where the spec was edited or the Bundle is deleted: nothing of it runs.
-        """
-        if entry.generation != entry.status.attempted.generation:
-            await self.jobs.give_up(job)
-        if entry.deleting:
-            return Step(entry)
-        queued = ready_conditions.queued(entry.status)
-        return Step(entry, entry.status, queued, decided=False)
 
     async def _is_stopped(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """End a Job that a feature stops before its pod has started; returns whether it ends."""

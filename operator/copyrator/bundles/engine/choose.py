@@ -380,8 +380,9 @@ class Resolver:
         return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
-        found = self.features.ask(self.queries, candidate, occasion, self.findings)
-        return Facts(self.entry.status, occasion, findings=found)
+        asked = self.features.used_in(self.spec, Feature.ask)
+        found = (one.ask(self.queries, candidate, occasion, self.findings) for one in asked)
+        return Facts(self.entry.status, occasion, findings=self.findings.including(found))
 
     def _occasion(self, candidate: Candidate) -> Occasion:
         """The occasion on which it would be deployed."""
@@ -429,7 +430,7 @@ class Resolver:
         """The resolution with what features say of what is deployed and of what is awaited."""
         awaited, chosen = self.awaited or Candidate("", ""), found.digest
         rechecking = self.features.used_in(self.spec, Feature.recheck)
-        for feature in () if self.entry.is_plain else rechecking:
+        for feature in rechecking if self.findings.values else ():
             one = feature.recheck(self.queries, chosen, awaited.digest, self.findings)
             if one is None:
                 continue

@@ -66,9 +66,6 @@ class Parts:
         """The part of a type."""
         return next(one for one in self._parts if isinstance(one, kind))
 
-    def __iter__(self) -> Iterator[object]:
-        return iter(self._parts)
-
 
 class Registry(Protocol):
     """What the registry answers about the versions of one Bundle.
@@ -167,6 +164,9 @@ class Feature:
     """The Bundles that it concerns, where their specs don't tell; valid ones or not."""
     memory: ClassVar[type[Any] | None] = None
     """What it remembers of a Bundle that it follows; the engine drops it after ``leave``."""
+    reaches: bool | None = None
+    """Whether it concerns Bundles that have nothing of any feature; None: while ``uses`` is set, or
+    there are ``keys``."""
     writes_secrets: ClassVar[bool] = False
     """Whether it writes Secrets of its own for Jobs, which are deleted after them."""
     named: Named | None = None
@@ -729,6 +729,15 @@ class Features:
         return self._offered[point.__name__]
 
     @property
+    def reach_others(self) -> bool:
+        """Whether one concerns Bundles now that have nothing of any, such as by a policy."""
+        found = (
+            bool(one.keys) or one.uses is not None if one.reaches is None else one.reaches
+            for one in self
+        )
+        return any(found)
+
+    @property
     def gates(self) -> Gates:
         """All their gates."""
         return Gates.joined(one.gates for one in self)
@@ -737,11 +746,10 @@ class Features:
         """Whether Bundles can be decided on, or those that are being deleted."""
         return all(one.is_ready for one in self if not deleting or one.precedes_deletions)
 
-    def connect(self, parts: Parts) -> None:
-        """Give them the engine's parts."""
-        parts = Parts(*parts, self, *self._features)
+    def connect(self, *parts: object) -> None:
+        """Give them the engine's parts, and each other."""
         for one in self:
-            one.connect(parts)
+            one.connect(Parts(*parts, self, *self._features))
 
     def follow(self, entry: BundleEntry) -> None:
         """Have a Bundle followed by the features that it uses, and left by the others."""
@@ -792,16 +800,6 @@ class Features:
         dues = (one.due(entry.key) for one in self.of(entry, Feature.due))
         return min(filter(None, dues), default=None)
 
-    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
-        """What has come of their Jobs; raises as they do."""
-        status: BundleStatus | None = None
-        dues: list[datetime | None] = []
-        for one in self.of(entry, Feature.observe):
-            found = await one.observe(entry if status is None else entry.with_status(status), spec)
-            status = found.status or status
-            dues.append(found.due)
-        return Observed(status, min(filter(None, dues), default=None))
-
     def undecided(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, missing: str | None = None
     ) -> BundleStatus:
@@ -850,14 +848,6 @@ class Features:
             entry = await take(getattr(one, point.__name__)(entry, *more))
         return entry
 
-    async def locate(
-        self, entry: BundleEntry, spec: BundleSpec, take: Callable[[Step], Awaitable[BundleEntry]]
-    ) -> tuple[BundleEntry, BundleSpec]:
-        """The Bundle, and its spec with where the release is."""
-        for one in self.of(entry, Feature.locate):
-            entry, spec = await one.locate(entry, spec, take)
-        return entry, spec
-
     async def target(self, entry: BundleEntry, spec: BundleSpec) -> TargetAccess:
         """Where the release is, and the credential there."""
         for one in self.used_in(spec, Feature.target):
@@ -890,13 +880,6 @@ class Features:
                 found = found.including((read,))
                 keys.append(read.key)
         return found, " ".join(keys)
-
-    def ask(
-        self, registry: Registry, candidate: Candidate, occasion: Occasion, found: Findings
-    ) -> Findings:
-        """What they find out about a version, beside ``found``; raises as they do."""
-        asked = self.used_in(registry.spec, Feature.ask)
-        return found.including(one.ask(registry, candidate, occasion, found) for one in asked)
 
     def judged(
         self, spec: BundleSpec, status: BundleStatus, findings: Findings, *, begins: bool

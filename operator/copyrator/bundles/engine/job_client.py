@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,6 @@ from copyrator.bundles.jobs.outcome import (
     JobRecord,
     PodRecord,
     has_started,
-    is_over,
     is_owned,
     printed_digests,
     read_job,
@@ -85,20 +84,6 @@ class PodReader:
         found = found[:BUNDLE_PODS]
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
-    async def has_open_pods(self, job: ObjectName) -> bool:
-        """Whether a pod that is labelled as a Job's hasn't ended.
-
-        Raises:
-            ApiError: they can't be listed.
-        """
-        selector = f"batch.kubernetes.io/job-name={job.name}"
-        pages = self._client.list_pages(PODS, job.namespace, label_selector=selector)
-        async with aclosing(pages):
-            async for page in pages:
-                if any(not is_over(pod) for pod in page.items):
-                    return True
-        return False
-
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
         """The digests that werf pulled, by the first lines of its log; empty without a log."""
         return printed_digests(await self.log(pods, limit_bytes=BUNDLE_LOG_BYTES))
@@ -143,11 +128,16 @@ class PodReader:
         )
 
 
-POD_SUFFIX: Final = 6
-"""Characters that the name of a Job's pod has after the Job's: a dash and five."""
-
 RENEWED: Final = timedelta(days=1)
 """After this the deadline of a Job that is kept is moved again."""
+
+
+JOBS_WATCH: Final = WatchSpec(
+    resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
+)
+PODS_WATCH: Final = WatchSpec(
+    resource=PODS, label_selector=names.LABEL_JOB_KIND, decode=read_pod, reserved=True
+)
 
 
 class JobClient:
@@ -165,25 +155,14 @@ class JobClient:
         self._health: asyncio.Task[None] | None = None
         self.further_changed: Callable[[BundleKey, str, bool], None] | None = None
         """Called with each change of a feature's Job: its Bundle, its name, whether it ended."""
-        self.job_changed: Callable[[ObjectName | None], None] = lambda _: None
-        """Called with each change of a Job or of its pods; with None after each list of a watch."""
-        self._open_pods: dict[ObjectName, set[str]] = {}
-        """Names of pods that haven't ended, by the Job that their names tell."""
 
     def start(self) -> None:
         """Open the watches. That of pods is only needed where others inject containers."""
-        spec = WatchSpec(
-            resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
+        informers = self._context.informers
+        self._registration = informers.acquire(
+            JOBS_WATCH, self._changed, on_synced=self._requeue_all
         )
-        self._registration = self._context.informers.acquire(
-            spec, self._changed, on_synced=self._requeue_all
-        )
-        pods = WatchSpec(
-            resource=PODS, label_selector=names.LABEL_JOB_KIND, decode=read_pod, reserved=True
-        )
-        self._pods = self._context.informers.acquire(
-            pods, self._pod_changed, on_synced=lambda: self.job_changed(None)
-        )
+        self._pods = informers.acquire(PODS_WATCH, self._pod_changed)
         self._health = asyncio.create_task(self._check_health(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
@@ -205,34 +184,6 @@ class JobClient:
         """The missing permission because of which Jobs can't be watched; None where they can be."""
         failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
-
-    def is_over(self, job: ObjectName) -> bool:
-        """Whether a Job has ended or is gone, and no pod of it is known that hasn't ended."""
-        if self._registration is None or not self._registration.synced:
-            return False
-        record: JobRecord | None = self._registration.store.get(job)
-        return (record is None or record.is_finished) and job not in self._open_pods
-
-    async def has_ended(self, job: ObjectName) -> bool:
-        """Whether a Job is over, with each of its pods.
-
-        They are asked for where no pods are watched, and where the watch doesn't have the Job: it
-        may be silent since before that was created.
-
-        Raises:
-            ApiError: they can't be read.
-        """
-        if not self.is_over(job) or self._registration is None:
-            return False
-        is_known = self._registration.store.get(job) is not None
-        if is_known and self._pods is not None and self._pods.synced:
-            return True
-        if not is_known:
-            with suppress(NotFound):
-                found = read_job(await self._context.client.get(JOBS, job.namespace, job.name))
-                if found is not None and not found.is_finished:
-                    return False
-        return not await self.output.has_open_pods(job)
 
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, by its uid."""
@@ -353,7 +304,7 @@ class JobClient:
         if began is not None and ended is not None:
             metrics.deploy_seconds.labels(what).observe(max((ended - began).total_seconds(), 0.0))
 
-    def _changed(self, name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
+    def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
         if record is None or not record.bundle:
             return
@@ -371,7 +322,6 @@ class JobClient:
                 new = replace(new, started=new.started or had_started).with_end(known)
             new = jobs[new.name] = new.with_end(self._ended.get((new.namespace, new.uid)))
         self._report_change(record, has_ended=new is None or new.done)
-        self.job_changed(name)
 
     def _report_change(self, job: JobRecord, *, has_ended: bool) -> None:
         key = BundleKey(job.namespace, job.bundle)
@@ -379,20 +329,11 @@ class JobClient:
             self.further_changed(key, job.name, has_ended)
         self._context.schedule.changed(key, Change.JOB)
 
-    def _pod_changed(self, name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
+    def _pod_changed(self, _name: ObjectName, old: PodRecord | None, new: PodRecord | None) -> None:
         if new is not None:
             self._record_end(new)
         elif old is not None:
             self._ended.pop((old.namespace, old.job_uid), None)
-        job = ObjectName(name.namespace, name.name[:-POD_SUFFIX])
-        pods = self._open_pods.setdefault(job, set())
-        if new is None or new.is_over:
-            pods.discard(name.name)
-        else:
-            pods.add(name.name)
-        if not pods:
-            del self._open_pods[job]
-        self.job_changed(job)
 
     def _record_end(self, pod: PodRecord) -> None:
         """Record that werf has ended in a Job's pod: from now on the Job counts as ended."""
@@ -418,7 +359,6 @@ class JobClient:
                 self._requeue_all()
 
     def _requeue_all(self) -> None:
-        self.job_changed(None)
         for entry in self._context.bundles:
             self._context.schedule.changed(entry.key, Change.JOBS_LISTED)
 

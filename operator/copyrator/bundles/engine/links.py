@@ -105,27 +105,18 @@ def find_cycle(
     Raises:
         TooManyError: it depends on more than MAX_SEARCHED Bundles, directly or not.
     """
-    came_from: dict[BundleKey, BundleKey] = {}
+    paths: dict[BundleKey, tuple[BundleKey, ...]] = {start: (start,)}
     line = [start]
     for one in line:
         for other in leads_to(one):
             if other == start:
-                return (*_path(came_from, start, one), start)
-            if other not in came_from:
-                if len(came_from) >= MAX_SEARCHED:
+                return (*paths[one], start)
+            if other not in paths:
+                if len(paths) > MAX_SEARCHED:
                     raise TooManyError
-                came_from[other] = one
+                paths[other] = (*paths[one], other)
                 line.append(other)
     return ()
-
-
-def _path(
-    came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
-) -> tuple[BundleKey, ...]:
-    path = [end]
-    while path[-1] != start:
-        path.append(came_from[path[-1]])
-    return tuple(reversed(path))
 
 
 def find_cycle_fault(links: Sequence[Link], bundles: BundleCache, entry: BundleEntry) -> str | None:

@@ -370,14 +370,9 @@ def take_over(
 ) -> BundleStatus:
     """The status with the original's deploy in our fields.
 
-    Without a digest only its version is known: that prevents downgrades, but a deploy is made.
-
-    Args:
-        status: as the original left it.
-        spec: the present one.
-        desired: by the present spec and values: former ones aren't known.
-        digest: of the tag's manifest; empty where the tag was deleted or has another one.
-        now: the time.
+    ``desired`` is by the present spec and values: former ones aren't known. Without a digest, as
+    the tag was deleted or has another manifest, only its version is known: that prevents
+    downgrades, but a deploy is made.
     """
     version = status.deploy.version
     where = Deployed(version=version, namespace=spec.project_namespace, verified=False)

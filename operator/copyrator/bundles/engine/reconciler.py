@@ -229,7 +229,8 @@ class BundleReconciler:
             if fault := find_cycle_fault(links, bundles, entry):
                 return entry, spec, (BundleReason.INVALID_SPEC, fault), None
             try:
-                entry, spec = await self.features.locate(entry, spec, steps.take)
+                for one in self.features.of(entry, Feature.locate):
+                    entry, spec = await one.locate(entry, spec, steps.take)
             except MissingReferenceError as error:
                 return entry, spec, None, error
         return entry, spec, self.attempts.ownership.conflict(entry, spec), None
@@ -238,7 +239,7 @@ class BundleReconciler:
         self, steps: StepTaker, entry: BundleEntry
     ) -> tuple[BundleEntry, ReadyCondition | None]:
         """The Bundle after the first steps of features, and their objection to its namespace."""
-        if entry.is_plain:
+        if entry.is_plain and not self.features.reach_others:
             if entry.key in self.features.followed:
                 self.features.follow(entry)
             return entry, None
@@ -248,12 +249,15 @@ class BundleReconciler:
 
     async def _prepare(self, steps: StepTaker, entry: BundleEntry, spec: BundleSpec) -> None:
         """Take the steps before the registry is asked: features' Jobs, and what is read."""
-        observed = None
+        observed: BundleStatus | None = None
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.advance):
                 entry = await steps.take(await one.advance(entry, spec))
-            observed, due = await self.features.observe(entry, spec)
-            steps.due.append(due)
+            for one in self.features.of(entry, Feature.observe):
+                known = entry if observed is None else entry.with_status(observed)
+                found = await one.observe(known, spec)
+                observed = found.status or observed
+                steps.due.append(found.due)
             steps.due.append(await self.seals.tidy(entry, spec))
             if entry.is_paused:
                 await steps.take(self._pause(entry, spec, observed or entry.status))
@@ -287,8 +291,9 @@ class BundleReconciler:
         values_hash = await self.references.values_hash(entry, spec)
         read, read_key = NOTHING_FOUND, ""
         requests, further = [entry.request.token] if entry.request else [], tuple[object, ...]()
-        if not entry.is_plain:
+        if not entry.is_plain or self.features.reach_others:
             read, read_key = await self.features.read(entry, spec)
+        if not entry.is_plain:
             requests.append(self.features.request(entry, entry.status))
             wanting = self.features.of(entry, Feature.wants)
             further = tuple(one.wants(entry, spec) for one in wanting)

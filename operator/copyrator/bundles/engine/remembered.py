@@ -11,21 +11,9 @@ from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_CANDIDATES, AgeStatus, BundleStatus, CandidateStatus
-from copyrator.api.text import format_time, parse_time
+from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.tags import admits, deployed_tag, is_below, read_tag
-
-
-def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
-    """When it was seen first, by the status; None where the status doesn't have it."""
-    return next(
-        (
-            parse_time(one.first_seen)
-            for one in status.part(AgeStatus).candidates
-            if _candidate_of(one) == candidate
-        ),
-        None,
-    )
 
 
 def older_digests(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:

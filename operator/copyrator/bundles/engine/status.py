@@ -84,9 +84,10 @@ def keep_ready(
 
     A Job that was begun before goes on: its outcome becomes what Ready was.
     """
-    before, by = entry.status, BundleReason.AUTOUPDATE_DISABLED if entry.is_paused else None
-    suspends = isinstance(entry.spec, BundleSpec) and entry.spec.suspend
-    by = by or (BundleReason.SUSPENDED if suspends else None)
+    before, suspends = entry.status, isinstance(entry.spec, BundleSpec) and entry.spec.suspend
+    by = BundleReason.SUSPENDED if suspends else None
+    if names.ANN_DISABLE_AUTOUPDATE in entry.annotations:
+        by = BundleReason.AUTOUPDATE_DISABLED
     if entry.deleting or (by is None and isinstance(entry.spec, BundleSpec)):
         return structs.replace(status, suspension=NOT_SUSPENDED), verdict
     if by is None or verdict.reason in _REFUSALS or status.attempted.is_running:
@@ -146,7 +147,7 @@ class StatusWriter:
         generation = entry.generation if decided else entry.status.observed_generation
         status = structs.replace(status, deploy=status.deploy.shortened())
         status, further = self._further(entry, status, found)
-        if not entry.is_plain:
+        if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.conditions):
                 further |= feature.conditions(entry, status)
         conditions = build_conditions(
@@ -161,7 +162,7 @@ class StatusWriter:
             status = record_failed_request(status, request)
         if not _has_changed(entry.spec, entry.status, status):
             return entry
-        if not entry.is_plain:
+        if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.refresh):
                 status = feature.refresh(entry, status)
         written = await self._replace(entry, status)
@@ -187,9 +188,13 @@ class StatusWriter:
         self._record_features(entry, written)
         return written
 
+    def _is_plain(self, entry: BundleEntry) -> bool:
+        """Whether no feature concerns a Bundle."""
+        return entry.is_plain and not self.features.reach_others
+
     def _record_features(self, before: BundleEntry, written: BundleEntry) -> None:
         """Have features tell what has changed of theirs."""
-        if not (before.is_plain and written.is_plain):
+        if not (self._is_plain(before) and written.is_plain):
             self.features.record(before, written)
 
     def _record_ready(
@@ -199,7 +204,7 @@ class StatusWriter:
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
         kind, reason = ConditionType.READY, verdict.reason
-        if entry.is_plain or not self.features.has_told(entry, kind, reason, status):
+        if self._is_plain(entry) or not self.features.has_told(entry, kind, reason, status):
             type_: EventType | None = WARNING if verdict.is_failure else None
             self.context.emit(entry, verdict.reason, verdict.message, type_)
 
@@ -244,7 +249,7 @@ class StatusWriter:
         Not by server-side apply, which doesn't remove fields that another manager wrote: after a
         restored backup the same change would be written at every poll.
         """
-        if not entry.is_plain:
+        if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.derive):
                 status = feature.derive(entry, status)
         patch = merge_patch(stored_status(entry), status.to_dict())
@@ -252,18 +257,13 @@ class StatusWriter:
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with the other Bundles that claim the release."""
-        if isinstance(entry.spec, InvalidSpec):
+        release, is_told = entry.release, verdict.reason == BundleReason.RELEASE_CONFLICT
+        is_told = is_told or verdict.health is Health.PAUSED  # then it says what Ready was
+        if release is None or entry.deleting or is_told:
             return verdict
-        release = entry.release
         bundles = self.context.bundles.bundles_of(release)
-        if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
-            return verdict
-        if release is None or not entry.holds(release):
-            return verdict
-        if verdict.health is Health.PAUSED:
-            return verdict  # it says what Ready was
         rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]
-        if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
+        if not rivals or bundles[0].key != entry.key or not entry.holds(release):
             return verdict
         named = ", ".join(rivals[:_NAMED_RIVALS])
         more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""

@@ -229,8 +229,9 @@ class Uninstaller:
         verdict = _running(job.name)
         if spec.is_remote and not job.started:
             with suppress(MissingReferenceError):  # the Job may have its copy already
-                target = await self._access(entry, spec)
-                await self._write_kubeconfig(entry, target, job)
+                access = (await self._access(entry, spec)).kubeconfig
+                if access is not None:
+                    await self.seals.write_kubeconfig(entry, job.name, access, job)
         if job.suspended:
             text = f"{text}, {ready_conditions.SUSPENDED}"
             if entry.generation != job.generation:
@@ -341,20 +342,14 @@ class Uninstaller:
             )
         return target
 
-    async def _write_kubeconfig(
-        self, entry: BundleEntry, target: TargetAccess, job: JobRecord
-    ) -> None:
-        """Write the copy that a Job waits for. The Job owns it, so that none is left without."""
-        if target.kubeconfig is not None:
-            await self.seals.write_kubeconfig(entry, job.name, target.kubeconfig, job)
-
     async def _create_job(
         self, body: dict[str, Any], target: TargetAccess, entry: BundleEntry
     ) -> Step:
         try:
             job = await self.jobs.create(body)
-            if job is not None:
-                await self._write_kubeconfig(entry, target, job)
+            if job is not None and target.kubeconfig is not None:
+                # The Job waits for it, and owns it, so that none is left without.
+                await self.seals.write_kubeconfig(entry, job.name, target.kubeconfig, job)
         except NamespaceTerminating:
             self._orphan(entry, "namespace-terminating")
             return await self._remove_finalizer(entry)

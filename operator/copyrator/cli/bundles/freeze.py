@@ -51,14 +51,6 @@ _NAMED: Final = 3
 """Freezes that a line names."""
 
 
-async def freeze_of_all(client: KubeClient, home: str) -> Freeze | None:
-    """The freeze of all namespaces; None where there is none."""
-    try:
-        return read_config_map(await client.get(CONFIGMAPS, home, CONFIG_MAP))
-    except errors.NotFound:
-        return None
-
-
 async def check(client: KubeClient, installation: Installation, now: datetime) -> Check:
     """The check of `doctor`: a freeze is reported without a fault, an unreadable one as a fault."""
     from copyrator.cli.doctor.check import Check  # noqa: PLC0415 - for doctor alone
@@ -207,8 +199,8 @@ async def _others(client: KubeClient, installation: Installation, namespace: str
     found: list[Freeze] = []
     if namespace:
         with suppress(errors.ApiError):
-            of_all = await freeze_of_all(client, installation.settings.namespace)
-            found = [of_all] if of_all is not None else []
+            home = installation.settings.namespace
+            found = [read_config_map(await client.get(CONFIGMAPS, home, CONFIG_MAP))]
     else:
         there = await read_all_beside(client, installation)
         found = sorted(freezes_in(there.values), key=lambda one: one.namespace)

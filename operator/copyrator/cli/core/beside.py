@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.bundles.words import Beside, load_words
@@ -61,11 +61,12 @@ def values_of(namespace: Body) -> tuple[object, ...]:
 async def read_for(
     client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
 ) -> FoundBeside:
-    """What concerns a Bundle."""
+    """What concerns a Bundle now."""
     own = bundle["metadata"]["namespace"]
     release = (bundle.get("spec") or {}).get("project_namespace") or own
     names = [one for one in dict.fromkeys((own, release)) if installation.settings.serves(one)]
-    return await read_beside(client, installation, names)
+    found = await read_beside(client, installation, names)
+    return FoundBeside(beside(bundle, found.values, datetime.now(UTC)), found.unread)
 
 
 async def read_beside(

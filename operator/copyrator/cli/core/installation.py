@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,7 +78,7 @@ class Installation:
     """False: nothing was found, and these are the defaults."""
     settings_known: bool = True
     """False: an operator without a Deployment; its rules' statuses show what it refuses."""
-    others: Sequence[str] = field(default=())
+    others: Sequence[str] = ()
     """Namespaces of further Deployments."""
 
     @property

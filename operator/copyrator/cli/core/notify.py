@@ -23,7 +23,7 @@ from copyrator.cli.core.installation import (
 )
 from copyrator.cli.core.output import prose
 from copyrator.cli.core.waiting import LOOK, timeout_option
-from copyrator.cli.doctor.check import Check
+from copyrator.cli.doctor.check import Check, tried
 from copyrator.kube import errors
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 
@@ -112,16 +112,14 @@ async def _result(client: KubeClient, namespace: str, name: str, request: str) -
     return found.test_result if found is not None and found.tested == request else ""
 
 
+@tried(WHAT, "can't be read")
 async def check(client: KubeClient, installation: Installation) -> Check:
     """Whether each entry is valid, its Secrets are there, and its last message was sent."""
     namespace = installation.settings.namespace
-    try:
-        config = await _config(client, namespace)
-        if config is None:
-            return Check(WHAT, True, "none are asked for")
-        marks = await _marks(client, namespace)
-    except errors.ApiError as error:
-        return Check(WHAT, None, f"can't be read: {error.message}")
+    config = await _config(client, namespace)
+    if config is None:
+        return Check(WHAT, True, "none are asked for")
+    marks = await _marks(client, namespace)
     faults, unknown = list(config.faults), list[str]()
     for entry in config.entries:
         fault, is_known = await _fault(client, namespace, entry)

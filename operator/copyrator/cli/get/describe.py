@@ -90,13 +90,12 @@ async def _parts(
         from copyrator.cli.view.rule import RuleView, describe_rule
 
         return describe_rule(RuleView(body, now))
-    from copyrator.cli.core.beside import beside, read_for
+    from copyrator.cli.core.beside import read_for
     from copyrator.cli.view.bundle import BundleView, describe_bundle
 
     installation = await find_installation(client, home)
     found = await read_for(client, installation, body)
-    near = beside(body, found.values, now)
-    view = BundleView(body, now, installation, near, found.unread)
+    view = BundleView(body, now, installation, found.values, found.unread)
     return describe_bundle(view)
 
 

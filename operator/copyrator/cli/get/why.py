@@ -34,7 +34,7 @@ from copyrator.cli.core.objects import (
     means,
     one,
 )
-from copyrator.cli.core.output import Format, Kind, answer_option, dump, prose, typed
+from copyrator.cli.core.output import Format, Kind, answer_option, dump, identity, prose, typed
 from copyrator.kube import errors
 from copyrator.kube.resources import (
     BUNDLES,
@@ -201,20 +201,21 @@ def _of_rule(rule: Body) -> Explanation:
 
     view = RuleView(rule, datetime.now(UTC))
     lines = list(explain_rule(view))
-    state = {**_state(rule), "copies": view.counts.to_dict()}
-    return Explanation(lines, {**_subject(RULES, *name_of(rule)), **state, "because": lines})
+    copies = {"copies": view.counts.to_dict()}
+    return Explanation(lines, {**_state(rule), **copies, "because": lines})
 
 
 def _state(body: Body) -> dict[str, Any]:
+    """How the document about a rule or Bundle begins."""
     from copyrator.cli.view.rows import ready
 
     condition = ready(body)
-    return {"ready": condition.status, "reason": condition.reason}
+    return {"object": identity(body), "ready": condition.status, "reason": condition.reason}
 
 
 async def _of_bundle(client: KubeClient, installation: Installation, bundle: Body) -> Explanation:
     from copyrator.cli.bundles.plan_log import with_refusals
-    from copyrator.cli.core.beside import beside, read_for
+    from copyrator.cli.core.beside import read_for
     from copyrator.cli.view.bundle import BundleView
     from copyrator.cli.view.rows import version
     from copyrator.cli.view.why_bundle import explain_bundle
@@ -226,8 +227,7 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
         polled = await _polled(client, installation, bundle)
         found = await reading
         now = datetime.now(UTC)
-        near = beside(bundle, found.values, now)
-        view = BundleView(await known, now, installation, near, found.unread)
+        view = BundleView(await known, now, installation, found.values, found.unread)
     lines = list(explain_bundle(view, polled))
     state = {
         **_state(bundle),
@@ -236,7 +236,7 @@ async def _of_bundle(client: KubeClient, installation: Installation, bundle: Bod
         "gates": [gate.to_dict() for gate in view.status.gates],
         "requiredGates": list(view.gates),
     }
-    return Explanation(lines, {**_subject(BUNDLES, *name_of(bundle)), **state, "because": lines})
+    return Explanation(lines, {**state, "because": lines})
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,12 @@ async def _of_object(
             said[1:] if decides else said,
         )
     document = {
-        **_subject(found.resource, found.namespace, found.name),
+        "object": {
+            "apiVersion": found.resource.api_version,
+            "kind": found.resource.kind,
+            "namespace": found.namespace,
+            "name": found.name,
+        },
         "exists": answer.metadata is not None,
         "madeBy": answer.owner,
         "verdict": answer.verdict.text,
@@ -351,11 +356,6 @@ async def _polled(
             bundles = await listed(client, BUNDLES, None)
             return (await polled_references(client, installation, bundles)).refs
     return frozenset()
-
-
-def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
-    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-    return {"object": {**kind, "namespace": namespace, "name": name}}
 
 
 _UNSEEN = (

@@ -21,7 +21,6 @@ from copyrator.bundles.engine.gate import (
     Waiting,
     uses,
 )
-from copyrator.bundles.engine.remembered import first_seen
 from copyrator.bundles.features.age.fields import AgeSpec
 from copyrator.bundles.features.age.reasons import AgeReason
 
@@ -30,6 +29,14 @@ def _changes(spec: BundleSpec, status: BundleStatus, _findings: Findings) -> Ite
     for one in status.part(AgeStatus).candidates:
         if (seen := parse_time(one.first_seen)) is not None:
             yield seen + timedelta(seconds=spec.part(AgeSpec).min_age)
+
+
+def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
+    """When it was seen first, by the status; None where the status doesn't have it."""
+    wanted = candidate.version, candidate.digest
+    known = status.part(AgeStatus).candidates
+    found = (one for one in known if (one.version or "", one.digest or "") == wanted)
+    return next((parse_time(one.first_seen) for one in found), None)
 
 
 def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:

@@ -49,6 +49,7 @@ from copyrator.bundles.features.approval.fields import (
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.guard.ends import JobEnds
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
 from copyrator.bundles.features.approval.jobs import PlanJobClient
@@ -116,7 +117,9 @@ class ApprovalFeature(HoldingFeature):
             enforcement=enforcement,
         )
         kept = context.timing.of(GuardTiming).kept
-        self._lists = GuardLists(context.client, settings, context.informers, jobs, kept=kept)
+        client, informers = context.client, context.informers
+        ends = JobEnds(client, informers)
+        self._lists = GuardLists(client, settings, informers, ends, kept=kept)
         held = context, jobs, self.values, self._lists, enforcement
         self.deploys = DeployHolder(*held)
         self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))

@@ -25,6 +25,8 @@ from copyrator.oci.errors import RegistryError
 class ChartsFeature(Feature):
     """Of gated Bundles; of others where one of their versions is only planned."""
 
+    reaches = False  # what gates a Bundle has it from another feature
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.uses = context.is_gated

@@ -28,6 +28,7 @@ from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.engine.attempt import AttemptMemory
+from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.guard.lists import GuardTiming
 from copyrator.bundles.features.approval.operations import BEGIN
 from copyrator.bundles.features.approval.script import PlanExit
@@ -205,7 +206,8 @@ async def test_it_stays_while_a_pod_has_not_ended(
     pod = put_pod(cluster, job, phase, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"])
     name = job["metadata"]["name"]
     # The watch of Jobs may be faster, and the time that a list is kept is short here.
-    seen = operator.controller._jobs._open_pods
+    (feature,) = (one for one in operator.controller._features if isinstance(one, ApprovalFeature))
+    seen = feature._lists._jobs._open_pods
     await eventually(lambda: ObjectName(TEAM, name) in seen, "the pod is seen")
 
     werf.finish(job)

@@ -21,7 +21,7 @@ from tests.plan_jobs import (
 
 from copyrator.bundles.features.approval.operations import Plan, read_block
 from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.jobs import script
+from copyrator.bundles.jobs import checks
 from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.script import SealedFile
@@ -217,7 +217,7 @@ def test_another_file_than_werfs_is_a_failure(pod: Pod, case: str) -> None:
 @pytest.mark.parametrize(("limit", "said"), [("BYTES", "bytes unpacked"), ("PACKED", " accepted")])
 def test_a_large_file_is_a_failure(pod: Pod, limit: str, said: str) -> None:
     """With lower limits: at the real ones each read takes a second."""
-    most = getattr(script, f"SAVED_PLAN_{limit}")
+    most = getattr(checks, f"SAVED_PLAN_{limit}")
     file = packed()
     size = len(gzip.decompress(file) if limit == "BYTES" else file)
     saves(pod, file)

@@ -86,7 +86,7 @@ async def test_a_release_is_healthy_unhealthy_and_healthy_again(
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The reasons of the Events about health, which are logged, too."""
-    events = [one for one in caplog.records if one.name.endswith("bundles.context")]
+    events = [one for one in caplog.records if one.name.endswith("engine.context")]
     reasons = [one.getMessage().split(": ")[1] for one in events]
     return [reason for reason in reasons if reason in ("Healthy", "Unhealthy")]
 

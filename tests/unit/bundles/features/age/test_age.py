@@ -76,6 +76,13 @@ def test_a_first_install_an_edit_and_a_force_do_not_wait() -> None:
     assert not age.GATE.concerns(spec(parts=()))
 
 
+def test_a_digest_counts_from_when_it_was_seen_first() -> None:
+    known = (one("1.1.0", "a", NOW - HOUR), one("1.1.0", "b"))
+    status = BundleStatus(deployed=DEPLOYED).with_part(AgeStatus(candidates=known))
+    assert age.first_seen(status, candidate("1.1.0", "a")) == NOW - HOUR
+    assert age.first_seen(status, candidate("1.1.0", "other")) is None
+
+
 def test_the_moments_at_which_recorded_versions_are_old_enough_are_known() -> None:
     known = (one("1.1.0", "a", NOW - HOUR), one("1.2.0", "b", NOW))
     status = BundleStatus(deployed=DEPLOYED).with_part(AgeStatus(candidates=known))

@@ -38,6 +38,12 @@ class Ended:
 
     job_changed: Callable[[ObjectName | None], None]
 
+    def start(self, changed: Callable[[ObjectName | None], None]) -> None:
+        self.job_changed = changed
+
+    def stop(self) -> None:
+        pass
+
     def is_over(self, _job: ObjectName) -> bool:
         return True
 

@@ -35,7 +35,7 @@ from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
-    from copyrator.bundles.engine.job_client import JobClient
+    from copyrator.bundles.features.approval.guard.ends import JobEnds
     from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class GuardLists:
         client: KubeClient,
         settings: Settings,
         informers: InformerFactory,
-        jobs: JobClient,
+        jobs: JobEnds,
         *,
         kept: float,
     ) -> None:
@@ -133,11 +133,12 @@ class GuardLists:
             decode=read_page,
             reserved=True,
         )
-        self._jobs.job_changed = self._job_changed
+        self._jobs.start(self._job_changed)
         self._watch = self._informers.acquire(spec, self._changed)
 
     async def close(self) -> None:
-        """End the watch, and what is about to be removed: the next operator removes it."""
+        """End the watches, and what is about to be removed: the next operator removes it."""
+        self._jobs.stop()
         if self._watch is not None:
             self._watch.release()
             self._watch = None
