@@ -116,6 +116,8 @@ async def secret_body(
 class _SecretsMemory:
     is_tidied: bool = False
     """Whether this process has deleted Secrets that a former one may have left."""
+    again_at: datetime | None = None
+    """When that is tried again, where it failed."""
 
 
 LEFT_WITHIN: Final = timedelta(hours=1)
@@ -209,7 +211,7 @@ class SealStore:
                 reference = owner_reference(entry.key.name, entry.uid)
                 reference |= {"apiVersion": "batch/v1", "kind": "Job", "name": owner.name}
                 body["metadata"]["ownerReferences"] = [reference | {"uid": owner.uid}]
-                await self._create(body)
+                await self._create(entry, body)
         except Forbidden as error:
             raise Forbidden(
                 f"Job {job} can't get a copy of the kubeconfig of spec.kubeConfig: the operator "
@@ -240,7 +242,7 @@ class SealStore:
             ApiError: it can't be written.
         """
         body = await secret_body(entry, name, job, kind, data)
-        await (self._replace(body) if replaces else self._create(body))
+        await (self._replace(body) if replaces else self._create(entry, body))
 
     async def remove_values(self, entry: BundleEntry, job: str | None) -> None:
         """Delete the copies of values that were written for a Job."""
@@ -272,21 +274,26 @@ class SealStore:
         Returns:
             When to try again, as an error stops nothing.
         """
-        known, clock = self._context.memories.find(entry.key, _SecretsMemory), self._context.clock
+        memories, now = self._context.memories, self._context.clock()
+        known = memories.find(entry.key, _SecretsMemory)
         if known is not None and known.is_tidied:
             return None
+        if known is not None and known.again_at is not None and now < known.again_at:
+            return known.again_at
         has_secrets = self._features.have_secrets(spec)
         if not (may_have or spec.auth or has_secrets or spec.is_remote):
             return None
-        since = AT_ONCE if has_secrets else clock() - LEFT_WITHIN
+        since = AT_ONCE if has_secrets else now - LEFT_WITHIN
         ends = map(parse_time, (*further, entry.status.attempted.finished_at))
         if any(end >= since for end in ends if end is not None):
             try:
                 await self.remove_others(entry, self._features.needed_jobs(entry.status))
             except ApiError as error:
                 log.debug("%s: Secrets can't be deleted now: %s", entry.key, error)
-                return clock() + timedelta(seconds=ERROR_SECONDS)
-        self._context.memories.of(entry.key, _SecretsMemory).is_tidied = True
+                again_at = now + timedelta(seconds=ERROR_SECONDS)
+                memories.of(entry.key, _SecretsMemory).again_at = again_at
+                return again_at
+        memories.of(entry.key, _SecretsMemory).is_tidied = True
         return None
 
     async def _remove(
@@ -314,9 +321,8 @@ class SealStore:
                 await client.delete(SECRETS, metadata["namespace"], metadata["name"])
             await client.create(SECRETS, metadata["namespace"], body)
 
-    async def _create(self, body: Mapping[str, Any]) -> None:
-        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    async def _create(self, entry: BundleEntry, body: Mapping[str, Any]) -> None:
         try:
-            await self._context.client.create(SECRETS, namespace, body)
+            await self._context.client.create(SECRETS, entry.key.namespace, body)
         except AlreadyExists:  # by this operator; if not, the Job's hash check fails
-            log.debug("Secret %s/%s exists already", namespace, name)
+            log.debug("%s: Secret %s exists already", entry.key, body["metadata"]["name"])
