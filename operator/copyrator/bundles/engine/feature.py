@@ -147,7 +147,8 @@ class Feature:
     deleted, unless it ``outlasts`` that, and whose spec is valid and has something of ``spec`` (or,
     beside that, what ``status`` and ``annotation`` say); or for its own ``keys``. The features are
     asked in the order of the list. Of a Bundle that has nothing of any feature (``is_plain``) those
-    are asked that all Bundles use: for gates, in the process's life and where a status is written.
+    are asked that all Bundles use, for gates and in the process's life; and, while one ``reaches``
+    such Bundles, where something is read, kept or written for it.
     """
 
     spec: ClassVar[type[Part] | tuple[type[Part], ...] | None] = None
