@@ -309,6 +309,7 @@ async def test_each_point_is_called_in_the_documented_order(house: House, calls:
     house.annotate(**{"disable-autoupdate": ""})
     await eventually(lambda: "welcome" not in house.greeting())
     house.annotate(**{"disable-autoupdate": None})
+    await eventually(lambda: cluster.reason() == "Deployed", "so that nothing has to be polled")
     cluster.namespace(TEAM, annotations={ANN_FREEZE: "a holiday"})
     await eventually(lambda: "awaits_moment" in calls)
     await house.close()
