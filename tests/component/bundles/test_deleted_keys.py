@@ -152,6 +152,7 @@ NEEDS = {
     State.unhealthy: ("health",),
     State.not_accepted: ("consent", "health"),
     State.planning: ("approval",),
+    State.queued_for_a_plan: ("approval",),
     State.awaiting_approval: ("approval",),
     State.previewing: ("previews",),
     State.checking: ("drift",),

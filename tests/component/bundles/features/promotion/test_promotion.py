@@ -99,6 +99,7 @@ async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_not
     await deployed(cluster, "production", "1.0.0")
 
 
+@pytest.mark.needs("approval")
 async def test_a_requested_plan_is_answered_while_promotion_holds_a_first_install_back(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

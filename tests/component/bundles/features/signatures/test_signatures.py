@@ -91,6 +91,7 @@ def trust(cluster: BundleCluster) -> Callable[..., None]:
     return put
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.usefixtures("trust")
 @pytest.mark.parametrize(
     "fault",
