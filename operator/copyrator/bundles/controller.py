@@ -264,7 +264,8 @@ class BundleController:
         """
         served = await self._context.client.request("GET", "/apis")
         groups = {group.get("name") for group in served.get("groups") or ()}
-        self._context.has_ids = OPENSHIFT not in groups
+        if OPENSHIFT in groups:
+            self._context.without_ids()
         self._jobs.start()
         for feature in self._features:
             feature.start()

@@ -628,22 +628,18 @@ class VersionResolver:
         self, inputs: DeployInputs, resolution: Resolution, polling: Polling
     ) -> Answer | Step:
         """Set the next poll, unless there was an error; nothing is done where it is the same."""
-        answer = Answer(resolution, polling, polling.failures)
-        entry, now = inputs.entry, self._context.clock()
-        if resolution.inherited:
-            return answer
+        entry, failures, now = inputs.entry, polling.failures, self._context.clock()
         known = entry.resource_version, resolution, inputs.desired.values_hash
-        if polling.is_settled(known) and inputs.observed is None:
-            next_poll = self._set_next_poll(entry, inputs.spec, resolution, now)
+        is_settled = polling.is_settled(known) and inputs.observed is None
+        if resolution.inherited or (resolution.error is not None and not is_settled):
+            return Answer(resolution, polling, failures)
+        next_poll = self._set_next_poll(entry, inputs.spec, resolution, now)
+        if is_settled:
             step = self.mark_handled(entry, inputs.desired)
             return replace(step, due=(*step.due, next_poll))
-        if resolution.error is None:
-            polling.unsettle()
-            self._states.memory(entry.key).judged_at = now
-            answer = replace(
-                answer, next_poll=self._set_next_poll(entry, inputs.spec, resolution, now)
-            )
-        return answer
+        polling.unsettle()
+        self._states.memory(entry.key).judged_at = now
+        return Answer(resolution, polling, failures, next_poll)
 
     def _wait(self, entry: BundleEntry, spec: BundleSpec, due: tuple[datetime | None, ...]) -> Step:
         """Wait for the next poll, or an answer; Ready isn't kept any longer than failures allow."""

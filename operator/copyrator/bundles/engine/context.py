@@ -126,8 +126,6 @@ class Context:
     timing: BundleTiming = field(default_factory=BundleTiming)
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
-    has_ids: bool = True
-    """Whether the pods of Jobs name a user and groups; found out at the start."""
     gates: Gates = field(default_factory=Gates)
     seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
     """Returns the periods in which an operator ran, as of its last record."""
@@ -136,18 +134,15 @@ class Context:
     )
     """Permits for reading values; each allows one object in memory."""
 
-    _defaults: BundleDefaults = field(init=False)
-    """Without what is found out at the start."""
+    defaults: BundleDefaults = field(init=False)
+    """The settings' defaults for fields that a Bundle doesn't set, and what the start finds out."""
 
     def __post_init__(self) -> None:
-        self._defaults = defaults_of(self.settings)
+        self.defaults = replace(defaults_of(self.settings), proxies=self.proxies)
 
-    @property
-    def defaults(self) -> BundleDefaults:
-        """The settings' defaults for fields that a Bundle doesn't set."""
-        found = self._defaults
-        pods = replace(found.pods, has_ids=self.has_ids)
-        return replace(found, proxies=self.proxies, pods=pods)
+    def without_ids(self) -> None:
+        """Have the pods of Jobs name no user and groups."""
+        self.defaults = replace(self.defaults, pods=replace(self.defaults.pods, has_ids=False))
 
     # --- what is used of a Bundle's spec ---------------------------------------------------------
 

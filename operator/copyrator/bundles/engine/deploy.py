@@ -6,7 +6,7 @@ The decision itself is pure: each input is in the arguments of ``decide_deploy``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -72,8 +72,6 @@ class Case(deciding.Proposal):
     """One decision, with its input and its result."""
 
     resolution: Resolution
-    polling: Polling = field(default_factory=Polling)
-    """The Bundle's polls."""
     decision: deciding.Decision = _NOTHING
     held: Held | None = None
     """The version that a gate keeps from being deployed now."""
@@ -400,14 +398,13 @@ class Deployer:
             findings=findings,
             now=now,
         )
-        case = replace(case, polling=answer.polling)
         status = record_resolution(case, next_poll, self.context.gates)
         if case.deploys:
-            return await self._begin_attempt(case, status)
+            return await self._begin_attempt(case, status, answer.polling)
         status, verdict = report_idle(case, status)
         request, is_handled = entry.request, True
         if not entry.is_plain:
-            find_account = partial(self._find_account, case, status)
+            find_account = partial(self._find_account, case, status, answer.polling)
             asked = replace(case, status=status)
             for one in self.features.of(entry, Feature.precede):
                 if (begun := await one.precede(asked, verdict, find_account)) is not None:
@@ -419,10 +416,10 @@ class Deployer:
         if case.is_delayed and not spec.suspend and request is not None and not is_planning:
             status = record_failed_request(status, request)
         if spec.suspend or case.is_delayed:
-            return self._rest(case, status, verdict), is_handled and request is None
+            return self._rest(case, status, verdict, answer.polling), is_handled and request is None
         if request is not None:
             status = acknowledge(status, request)
-        step = self._rest(case, status, verdict)
+        step = self._rest(case, status, verdict, answer.polling)
         if request is not None and request.force_update:
             step = step.then(self._reset_force)
         return step, is_handled
@@ -437,9 +434,10 @@ class Deployer:
             await one.tidy(before, present)
         return Step(written)
 
-    def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> Step:
+    def _rest(
+        self, case: Case, status: BundleStatus, verdict: ReadyCondition, polling: Polling
+    ) -> Step:
         """Report that nothing is deployed now; due is the next time that may change something."""
-        polling = case.polling
         until = None if case.spec.suspend else case.decision.until
         judge_at = next_verdict_change(status.gates)
         if judge_at is not None and judge_at <= case.now:
@@ -457,7 +455,9 @@ class Deployer:
 
         return Step(case.entry, status, verdict, effect=settle)
 
-    async def _find_account(self, case: Case, status: BundleStatus) -> Step | None:
+    async def _find_account(
+        self, case: Case, status: BundleStatus, polling: Polling
+    ) -> Step | None:
         """Report a missing service account; the time of the next poll isn't changed.
 
         Raises:
@@ -473,17 +473,19 @@ class Deployer:
         status = record_error(status, reason, text, self.context.clock())
 
         async def settle(written: BundleEntry) -> Step:
-            case.polling.settle(case.known(written))
-            return Step(written, due=(case.polling.next_poll, self.accounts.check_at(key)))
+            polling.settle(case.known(written))
+            return Step(written, due=(polling.next_poll, self.accounts.check_at(key)))
 
         return Step(entry, status, ready_conditions.unusable(reason, text, status), effect=settle)
 
-    async def _begin_attempt(self, case: Case, status: BundleStatus) -> tuple[Step, bool | None]:
+    async def _begin_attempt(
+        self, case: Case, status: BundleStatus, polling: Polling
+    ) -> tuple[Step, bool | None]:
         """Record the attempt; once it is on record, its Job is created. Returns as ``_decide``."""
         entry, spec, need = case.entry, case.spec, case.decision.need
         assert need is not None
         is_correction = need is deciding.DeployReason.CORRECTION
-        if (missing := await self._find_account(case, status)) is not None:
+        if (missing := await self._find_account(case, status, polling)) is not None:
             return missing, False
         occasion = deciding.occasion(need, case.wanted, status)
         if spec.parts and self.resolver.must_confirm(entry, spec, occasion):

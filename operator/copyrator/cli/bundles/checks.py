@@ -269,7 +269,8 @@ Source: Kubernetes, "Declare Network Policy", and the plug-ins' manifests."""
 @tried(NETWORK)
 async def network(client: KubeClient, installation: Installation, bundles: Sequence[Body]) -> Check:
     """Whether NetworkPolicies restrict what the pods of plans connect to before an approval."""
-    parsed = (parse_bundle(body, defaults_of(installation.settings)) for body in bundles)
+    defaults = defaults_of(installation.settings)
+    parsed = (parse_bundle(body, defaults) for body in bundles)
     specs = [one for one in parsed if isinstance(one, BundleSpec) and one.uses(ApprovalSpec)]
     policies = {
         namespace: await listed(client, NETWORKPOLICIES, namespace)

@@ -401,7 +401,7 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     """The spec may have been refused in between."""
     now = 1000.0
     memories = Memories()
-    schedule = SimpleNamespace(on_stale=lambda _listener: None)
+    schedule = SimpleNamespace(on_stale=None)
     gates = Gates(version=(GATE,))
     parts = {"gates": gates, "memories": memories, "schedule": schedule, "monotonic": lambda: now}
     context = cast("Any", SimpleNamespace(**parts))
