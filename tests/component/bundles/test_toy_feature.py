@@ -302,6 +302,8 @@ async def test_each_point_is_called_in_the_documented_order(house: House, calls:
     cluster.ends = succeed
     cluster.end_job(cluster.runs[1])
     await eventually(lambda: cluster.reason() == "Deployed")
+    cluster.change("configmaps", "book", data={"unwelcome": ""})
+    await eventually(lambda: "precede" in calls, "a reconcile that begins nothing")
     house.print("shop-greeting", 0)
     await eventually(lambda: "keeps" in calls)
     cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
