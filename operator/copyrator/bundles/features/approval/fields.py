@@ -8,13 +8,7 @@ from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
 from copyrator.api.schema import Record, Time
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.plans.fields import (
-    ApprovalSpec,
-    Baseline,
-    PlanOutcome,
-    PlanRequests,
-    PlanStatus,
-)
+from copyrator.bundles.plans.fields import ApprovalSpec, PlanOutcome, PlanRequests, PlanStatus
 
 
 class AsApprovedStatus(Record, frozen=True):
@@ -59,5 +53,5 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
 
 
 SPEC: Final = (ApprovalSpec,)
-STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus)
+STATUS: Final = (AsApprovedStatus, PlanRequests, PlanStatus)
 TEXTS: Final = (PlanOutcome,)

@@ -24,12 +24,7 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval.gates import GATE, passes, summary
-from copyrator.bundles.plans.fields import (
-    ApprovalMode,
-    ApprovalSpec,
-    OperationCounts,
-    PlanStatus,
-)
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, OperationCounts, PlanStatus
 from copyrator.bundles.plans.plan_words import UNKNOWN
 from copyrator.bundles.plans.record import PlanTarget
 

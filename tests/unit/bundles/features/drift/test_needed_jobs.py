@@ -16,11 +16,7 @@ from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.previews.feature import PreviewFeature
 from copyrator.bundles.features.previews.fields import PreviewPlan
-from copyrator.bundles.plans.fields import (
-    ApprovedPlan,
-    Baseline,
-    PlanStatus,
-)
+from copyrator.bundles.plans.fields import ApprovedPlan, Baseline, PlanStatus
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context
