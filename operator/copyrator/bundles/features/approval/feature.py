@@ -54,6 +54,7 @@ from copyrator.bundles.features.approval.guard.enforcement import EnforcementRev
 from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
 from copyrator.bundles.features.approval.jobs import PlanJobClient
 from copyrator.bundles.features.approval.machine import PlanParts, target_of
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.queue import PlanQueue
 from copyrator.bundles.features.approval.record import (
@@ -136,7 +137,7 @@ class ApprovalFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:
