@@ -73,20 +73,6 @@ async def signed() -> AsyncIterator[PushedRegistry]:
     await registry.stop()
 
 
-@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
-async def either(signed: PushedRegistry, request: pytest.FixtureRequest) -> PushedRegistry:
-    """A registry with a list of referrers, and one without."""
-    signed.has_referrers = request.param
-    return signed
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client(60.0)
-    yield client
-    await client.close()
-
-
 @pytest.fixture(scope="module")
 def child() -> Iterator[Any]:
     limits = Isolated(cpu_seconds=PUSH_CPU_SECONDS, wall_seconds=PUSH_SECONDS)
