@@ -20,7 +20,6 @@ from tests.unit.signatures.making import (
     entry,
     envelope,
     key,
-    pae,
     payload,
     payload_signature,
     sign,
@@ -191,7 +190,7 @@ def _envelope(body: bytes | None = None, **changed: Any) -> dict[str, Any]:
 
 _HINT = {"hint": "aGludA=="}
 _CERTIFICATE = {"rawBytes": "AAAA"}
-_SIGNATURE = {"sig": text(sign(MINE, pae(statement())))}
+(_SIGNATURE,) = envelope(MINE, statement())["signatures"]
 _LONG = "https://slsa.dev/" + "p" * 100
 _NOT_ONE = "the envelope doesn't have exactly one signature"
 _NEITHER = "the bundle must have either a public key's hint or a certificate"
