@@ -33,6 +33,7 @@ from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.endings import compares_stored, read_stored, record_end
 from copyrator.bundles.features.approval.fields import AsApprovedStatus, as_approved_condition
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import (
@@ -89,7 +90,7 @@ class ApprovalFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:
