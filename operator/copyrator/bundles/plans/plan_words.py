@@ -118,9 +118,7 @@ def operation_counts(plan: PlanSummary) -> str:
     if not plan.operations:
         return "no operations"
     risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    from copyrator.bundles.plans.operations import (  # noqa: PLC0415 - not for lists
-        describe_counts,
-    )
+    from copyrator.bundles.plans.operations import describe_counts  # noqa: PLC0415 - not for lists
 
     return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
 

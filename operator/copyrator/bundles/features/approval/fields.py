@@ -1,4 +1,7 @@
-"""``status.asApproved``: whether a deploy stored what was approved; and what plans have."""
+"""``status.asApproved``: whether a deploy stored what was approved.
+
+``spec.approval`` and ``status.plan`` are in ``plans/fields.py``, as drift reads them, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
 from copyrator.api.schema import Record, Time
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.plans.fields import ApprovalSpec, PlanOutcome, PlanRequests, PlanStatus
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+)
 
 
 class AsApprovedStatus(Record, frozen=True):
@@ -53,5 +62,5 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
 
 
 SPEC: Final = (ApprovalSpec,)
-STATUS: Final = (AsApprovedStatus, PlanRequests, PlanStatus)
+STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus)
 TEXTS: Final = (PlanOutcome,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET, spec, with_plan
+from tests.unit.bundles.plans.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus

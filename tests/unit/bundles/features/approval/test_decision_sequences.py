@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.long import LONG
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import (
+from tests.unit.bundles.plans.plan_samples import (
     CREATE,
     DELETE,
     NOW,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import (
+from tests.unit.bundles.plans.plan_samples import (
     DEPLOYED,
     LATER,
     MADE_OF,

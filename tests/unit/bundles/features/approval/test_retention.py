@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, PLANNED, with_plan
+from tests.unit.bundles.plans.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.status_fields import changed
-from tests.unit.bundles.features.approval.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
-from tests.unit.bundles.features.approval.plan_samples import spec as spec_of
+from tests.unit.bundles.plans.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
+from tests.unit.bundles.plans.plan_samples import spec as spec_of
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import PLANNED
+from tests.unit.bundles.plans.plan_samples import PLANNED
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.bundles.engine.bundle import Memories

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tests.unit.bundles.features.approval.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
+from tests.unit.bundles.plans.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
