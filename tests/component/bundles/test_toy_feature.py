@@ -26,13 +26,16 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.toy_feature.greeting import feature, fields
 from tests.toy_feature.greeting.feature import GreetingFeature
 
-from copyrator.api import conditions
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import detail_lines
 from copyrator.bundles import features
-from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.fields import (
+    bundle_conditions,
+    bundle_reasons,
+    spec_parts,
+    status_parts,
+)
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
@@ -87,8 +90,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setitem(sys.modules, f"{features.__name__}.greeting{name}", found)
     monkeypatch.setattr(features, "FEATURES", ("greeting", *features.FEATURES))
     monkeypatch.setattr(feature, "FEATURE", recording(made))
-    kind = fields.GreetingCondition.GREETED
-    monkeypatch.setitem(conditions._ORDER, kind, len(conditions._ORDER))
     _forget_list()
     yield made
     _forget_list()
@@ -96,7 +97,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def _forget_list() -> None:
     """What is read of the list of features once."""
-    for found in (bundle_fields.spec_parts, bundle_fields.status_parts, bundle_reasons):
+    for found in (spec_parts, status_parts, bundle_conditions, bundle_reasons):
         found.cache_clear()
 
 

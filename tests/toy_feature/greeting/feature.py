@@ -13,7 +13,7 @@ from typing import Any, Final
 from prometheus_client import Gauge
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
-    GreetingCondition,
+    GREETED,
     GreetingSpec,
     GreetingStatus,
 )
@@ -584,14 +584,14 @@ class GreetingFeature(Feature):
 
     def conditions(
         self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[Any, FurtherCondition | None]:
+    ) -> Mapping[str, FurtherCondition | None]:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:
             found = FurtherCondition(kind, GreetingReason.SPEECHLESS, "nobody is greeted")
         else:
             found = FurtherCondition(ConditionStatus.TRUE, GreetingReason.GREETED, text)
-        return {GreetingCondition.GREETED: found}
+        return {GREETED: found}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """Whether the house is closed."""

@@ -636,7 +636,7 @@ class Feature:
 
     def conditions(
         self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    ) -> Mapping[str, FurtherCondition | None]:
         """Its conditions, as part of a status that is written if it changed. Pure."""
         return {}
 

@@ -40,6 +40,7 @@ from copyrator.bundles.features.approval.deploys import (
     record_end,
 )
 from copyrator.bundles.features.approval.fields import (
+    AS_APPROVED,
     ApprovalSpec,
     AsApprovedStatus,
     PlanDecision,
@@ -296,10 +297,10 @@ class ApprovalFeature(HoldingFeature):
 
     def conditions(
         self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    ) -> Mapping[str, FurtherCondition | None]:
         """Whether what was deployed is what was approved."""
         found = status.find(AsApprovedStatus)
-        return {} if found is None else {ConditionType.AS_APPROVED: as_approved_condition(found)}
+        return {} if found is None else {AS_APPROVED: as_approved_condition(found)}
 
     def is_told(
         self,

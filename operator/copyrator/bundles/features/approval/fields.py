@@ -10,12 +10,14 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Self
 
 from copyrator.api.bundle_spec import Part
-from copyrator.api.bundle_status import MissingPermission
+from copyrator.api.bundle_status import BundleCondition, MissingPermission
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
 from copyrator.api.schema import DERIVED, Record, Takes, Time, duration
 from copyrator.bundles.features.approval.reasons import StoredReason
 
+AS_APPROVED: Final = "AsApproved"
+"""Whether the last deploy stored what was approved; absent where none was approved."""
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
 
 
@@ -354,3 +356,9 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
 SPEC: Final = (ApprovalSpec,)
 STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus)
 TEXTS: Final = (PlanOutcome,)
+CONDITIONS: Final = (
+    BundleCondition(
+        *(AS_APPROVED, 8, "the last deploy stored what was approved", StoredReason),
+        withdraws=(ConditionStatus.FALSE, "{version} wasn't deployed as approved"),
+    ),
+)

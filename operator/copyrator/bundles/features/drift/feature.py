@@ -10,7 +10,7 @@ from typing import Any, Final
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import FurtherCondition
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -26,7 +26,13 @@ from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, P
 from copyrator.bundles.features.approval.machine import target_of
 from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
-from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.fields import (
+    DRIFTED,
+    DriftCheck,
+    DriftMode,
+    DriftSpec,
+    DriftStatus,
+)
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -72,7 +78,7 @@ class DriftFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
-        conditions = (one.status.condition(ConditionType.DRIFTED) for one in self.context.bundles)
+        conditions = (one.status.condition(DRIFTED) for one in self.context.bundles)
         found = Counter(one.reason for one in conditions if one.is_true)
         for reason in _DRIFTED:
             self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
@@ -208,18 +214,18 @@ class DriftFeature(HoldingFeature):
 
     def conditions(
         self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    ) -> Mapping[str, FurtherCondition | None]:
         """Whether something has drifted."""
         if not isinstance(entry.spec, BundleSpec):
             return {}
-        return {ConditionType.DRIFTED: drifted_condition(status, entry.spec)}
+        return {DRIFTED: drifted_condition(status, entry.spec)}
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where objects have drifted, have drifted again, or were corrected."""
         attempted, is_running = before.status.attempted, written.status.attempted.is_running
         if attempted.correction and attempted.is_running and not is_running:
             self._record_correction(written)
-        old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+        old, new = (one.status.condition(DRIFTED) for one in (before, written))
         if new.is_true and new.reason != old.reason:
             reason = DriftReason.read(new.reason or "")
             self.context.emit(written, reason, new.message or "", WARNING)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import BundleCondition
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.schema import (
     STORED,
     Form,
@@ -25,6 +27,10 @@ from copyrator.api.schema import (
 from copyrator.api.selectors import Globs
 from copyrator.api.text import at_most
 from copyrator.bundles.features.approval.fields import PlanRecord
+from copyrator.bundles.features.drift.reasons import DriftReason
+
+DRIFTED: Final = "Drifted"
+"""Whether objects aren't as they were deployed; only where ``spec.drift`` is set."""
 
 
 class DriftMode(StrEnum):
@@ -145,3 +151,9 @@ class DriftStatus(Record, frozen=True):
 
 SPEC: Final = (DriftSpec,)
 STATUS: Final = (DriftStatus,)
+CONDITIONS: Final = (
+    BundleCondition(
+        *(DRIFTED, 5, "objects aren't as they were deployed", DriftReason),
+        withdraws=(ConditionStatus.TRUE, "objects of the release drifted"),
+    ),
+)

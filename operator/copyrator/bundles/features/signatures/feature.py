@@ -8,7 +8,7 @@ from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import FurtherCondition
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
@@ -17,7 +17,7 @@ from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Gates, Oc
 from copyrator.bundles.engine.references import ReferenceReader
 from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.evidence.signers import Asked
-from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.features.signatures.fields import VERIFIED, SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
     Signed,
@@ -119,9 +119,9 @@ class SignaturesFeature(Feature):
 
     def conditions(
         self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    ) -> Mapping[str, FurtherCondition | None]:
         """The condition Verified."""
-        return {ConditionType.VERIFIED: verified_condition(status)}
+        return {VERIFIED: verified_condition(status)}
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where what is deployed is no longer trusted, or is trusted again."""

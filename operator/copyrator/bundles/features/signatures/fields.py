@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import BundleCondition
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import AnyOf, Verification, refs_of
 
 SIGNATURE_GATE: Final = "signature"
 """Name of the gate."""
+VERIFIED: Final = "Verified"
+"""Whether what is deployed has a trusted signature; only where signatures are required."""
 
 
 class SignaturesSpec(Part):
@@ -31,3 +34,4 @@ class SignaturesSpec(Part):
 
 SPEC: Final = (SignaturesSpec,)
 STATUS: Final = (Verification,)
+CONDITIONS: Final = (BundleCondition(VERIFIED, 4, "who is trusted signed it"),)
