@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from copyrator.api.reasons import AnyReason, Reason
 from copyrator.api.schema import COUNT, REQUIRED, Record, Takes, Time
@@ -33,9 +33,7 @@ class ConditionType(StrEnum):
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     UPDATE_PENDING = "UpdatePending"
-    """True while a newer version waits for a gate; only for Bundles with gates."""
     SETTINGS_WITHHELD = "SettingsWithheld"
-    """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     """Whether a certificate in a rule's copies ends soon; only where there is one.
 
@@ -118,6 +116,8 @@ class FurtherCondition:
     message: str = ""
 
 
+NewConditions: TypeAlias = Mapping[str, FurtherCondition | None]
+"""Conditions to set, by type; None removes one."""
 _STATUS: Final = Takes({"enum": [one.value for one in ConditionStatus]})
 
 
@@ -160,13 +160,13 @@ NO_CONDITION: Final = Condition()
 
 def build_conditions(
     previous: Iterable[Condition],
-    changed: Mapping[str, FurtherCondition | None],
+    changed: NewConditions,
     order: Iterable[str],
     *,
     generation: int,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """Conditions of which some are ``changed``; None removes one.
+    """Conditions of which some are ``changed``.
 
     Those of ``order`` are in it, and others (a newer version's, another tool's) after them, each
     type once: the API server refuses a list with two of a type, or with one that has none. A

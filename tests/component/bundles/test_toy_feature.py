@@ -44,6 +44,7 @@ from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests" / "toy_feature" / "greeting"
+OTHERS = [{"type": "Synced", "status": "True"}]
 POINTS = [
     name
     for name, what in vars(Feature).items()
@@ -140,7 +141,7 @@ class House:
             name,
             spec={**source, "version": "1.0.0", "greeting": greeting, **spec},
             metadata={"annotations": {fields.ANN_GREET: "one"}},
-            status={"greeting": {"asked": "one", "answered": "one"}},
+            status={"greeting": {"asked": "one", "answered": "one"}, "conditions": OTHERS},
         )
 
     def print(self, name: str, code: int) -> None:
@@ -201,6 +202,8 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
 
     cluster.change("configmaps", "book", data={"words": "hello"})
     await eventually(lambda: house.condition() == ("True", "Greeted", "hello"))
+    kinds = [one["type"] for one in cluster.status()["conditions"]]
+    assert kinds == ["Ready", "Reconciling", "Stalled", "UpdatePending", "Greeted", "Synced"]
     digest = cluster.status()["deployed"]["digest"]
     known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}

@@ -28,6 +28,7 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
@@ -582,9 +583,7 @@ class GreetingFeature(Feature):
         part = structs.replace(status.part(GreetingStatus), digest=status.deployed.digest)
         return status.with_part(part)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:

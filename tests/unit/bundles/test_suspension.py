@@ -15,12 +15,7 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.api.conditions import (
-    ConditionStatus,
-    FurtherCondition,
-    Health,
-    ReadyCondition,
-)
+from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry

@@ -6,7 +6,6 @@ status, which isn't written again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -15,6 +14,7 @@ from copyrator.api.conditions import (
     ConditionStatus,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
     build_conditions,
 )
@@ -27,9 +27,7 @@ from copyrator.bundles.engine.gate import Held
 from copyrator.bundles.fields import bundle_conditions, read_reason
 
 
-def with_conditions(
-    status: BundleStatus, changed: Mapping[str, FurtherCondition | None], now: datetime
-) -> BundleStatus:
+def with_conditions(status: BundleStatus, changed: NewConditions, now: datetime) -> BundleStatus:
     """The status with some conditions replaced; None removes one."""
     conditions = build_conditions(
         status.conditions,

@@ -16,12 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.conditions import (
-    ConditionType,
-    Health,
-    ReadyCondition,
-    ready_reason,
-)
+from copyrator.api.conditions import ConditionType, Health, ReadyCondition, ready_reason
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from copyrator.api.conditions import (
     PAUSES,
     ConditionStatus,
     ConditionType,
-    FurtherCondition,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.names import ANN_PLAN_AT
@@ -295,9 +295,7 @@ class ApprovalFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether what was deployed is what was approved."""
         found = status.find(AsApprovedStatus)
         return {} if found is None else {AS_APPROVED: as_approved_condition(found)}

@@ -17,7 +17,6 @@ from copyrator.api.schema import DERIVED, Record, Takes, Time, duration
 from copyrator.bundles.features.approval.reasons import StoredReason
 
 AS_APPROVED: Final = "AsApproved"
-"""Whether the last deploy stored what was approved; absent where none was approved."""
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
 
 

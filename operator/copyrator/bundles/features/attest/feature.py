@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.feature import Feature, Parts
@@ -75,9 +74,7 @@ class AttestFeature(Feature):
         """Push what the status has and the registry may lack."""
         return self._attester.attest(entry, spec)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether what is deployed is attested."""
         around = attest_input(self.context, entry)
         faults = self._attester.faults(entry.key)

@@ -28,7 +28,6 @@ from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import ENVIRONMENT
 
 ATTESTED: Final = "Attested"
-"""Whether the registry has the statement about what is deployed; only with ``spec.attest``."""
 MAX_ATTESTED: Final = 10
 """Digests of which a status lists what was attested."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import BundleStatus, ClusterStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import ConditionType, NewConditions
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time
@@ -75,9 +75,7 @@ class ClusterFeature(Feature):
         _check_end(ref, ends, self.context.clock())
         return TargetAccess(structs.replace(spec, cluster=cluster), found, ends)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """The warning as it is on record."""
         if not isinstance(entry.spec, BundleSpec) or not entry.spec.uses(ClusterSpec):
             return {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.conditions import FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -212,9 +212,7 @@ class DriftFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether something has drifted."""
         if not isinstance(entry.spec, BundleSpec):
             return {}

@@ -30,7 +30,6 @@ from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.drift.reasons import DriftReason
 
 DRIFTED: Final = "Drifted"
-"""Whether objects aren't as they were deployed; only where ``spec.drift`` is set."""
 
 
 class DriftMode(StrEnum):

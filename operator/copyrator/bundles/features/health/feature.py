@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import (
-    Condition,
-    ConditionStatus,
-    FurtherCondition,
-)
+from copyrator.api.conditions import Condition, ConditionStatus, FurtherCondition, NewConditions
 from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -80,12 +75,8 @@ class HealthFeature(Feature):
         """End the watch."""
         self._watches.follow(key, self.context.memories.of(key, HealthMemory).release, None)
 
-    def conditions(
-        self,
-        entry: BundleEntry,
-        status: BundleStatus,  # a change of the condition alone is no reason to write
-    ) -> Mapping[str, FurtherCondition | None]:
-        """The condition as it is on record; ``review`` decides when it is written for itself."""
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
+        """The condition as it is on record: ``review`` decides when a change alone is written."""
         return {HEALTHY: _recorded(entry.status)}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:

@@ -12,7 +12,6 @@ from copyrator.api.schema import STORED, InvalidSpec, Rule, fail
 from copyrator.bundles.features.health.reasons import HealthReason
 
 HEALTHY: Final = "Healthy"
-"""Whether objects are as their controllers want them; only where they are watched."""
 
 
 class HealthMode(StrEnum):

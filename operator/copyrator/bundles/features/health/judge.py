@@ -19,10 +19,7 @@ from typing import Any, Final, NamedTuple
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.conditions import (
-    ConditionStatus,
-    FurtherCondition,
-)
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.text import printable_start, quoted
 from copyrator.bundles.features.health.fields import HEALTHY

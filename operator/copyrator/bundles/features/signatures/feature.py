@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
@@ -117,9 +116,7 @@ class SignaturesFeature(Feature):
         asked = read.of(Asked)
         return (status.part(Verification).policy or "") == (asked.key if asked else "")
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[str, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """The condition Verified."""
         return {VERIFIED: verified_condition(status)}
 

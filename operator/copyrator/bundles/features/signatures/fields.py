@@ -12,7 +12,6 @@ from copyrator.api.verify import AnyOf, Verification, refs_of
 SIGNATURE_GATE: Final = "signature"
 """Name of the gate."""
 VERIFIED: Final = "Verified"
-"""Whether what is deployed has a trusted signature; only where signatures are required."""
 
 
 class SignaturesSpec(Part):
