@@ -41,23 +41,30 @@ from copyrator.bundles.features.approval.deploys import (
 )
 from copyrator.bundles.features.approval.fields import (
     AS_APPROVED,
-    ApprovalSpec,
     AsApprovedStatus,
+    as_approved_condition,
+)
+from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
+from copyrator.bundles.jobs.job import UninstallOrder
+from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
     PlanDecision,
     PlanOutcome,
     PlanRequests,
     PlanStatus,
-    as_approved_condition,
 )
-from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
-from copyrator.bundles.features.approval.guard.ends import JobEnds
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.machine import PlanParts, target_of
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.queue import PlanQueue
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.plans.guard.ends import JobEnds
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.lists import GuardLists, GuardTiming
+from copyrator.bundles.plans.jobs import PlanJobClient
+from copyrator.bundles.plans.machine import PlanParts, target_of
+from copyrator.bundles.plans.queue import PlanQueue
+from copyrator.bundles.plans.record import (
     DEPLOY,
     awaited_plan,
     awaits_approval_since,
@@ -68,12 +75,7 @@ from copyrator.bundles.features.approval.record import (
     requested_plan,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
-from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
-from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.outcome import Ending, JobRecord
-from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.secrets import InputsStore, ValuesSealer
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)

@@ -12,28 +12,6 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    ApprovedPlan,
-    Baseline,
-    PlanOutcome,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.jobs import EDITED
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanTask,
-    target_of,
-)
-from copyrator.bundles.features.approval.operations import Plan, covers
-from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    unbound_reasons,
-    without_unstable_file,
-)
 from copyrator.bundles.features.drift.fields import DRIFTED, DriftSpec, DriftStatus
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
@@ -54,6 +32,28 @@ from copyrator.bundles.features.drift.record import (
     set_baseline,
     set_unknown,
     switch_off_drift,
+)
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
+from copyrator.bundles.plans.jobs import EDITED
+from copyrator.bundles.plans.machine import (
+    PlanMachine,
+    PlanMemory,
+    PlanTask,
+    target_of,
+)
+from copyrator.bundles.plans.operations import Plan, covers
+from copyrator.bundles.plans.orders import is_made_of
+from copyrator.bundles.plans.record import (
+    PlanFault,
+    PlanResult,
+    unbound_reasons,
+    without_unstable_file,
 )
 from copyrator.kube.errors import Forbidden
 

@@ -22,9 +22,6 @@ from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import HoldingFeature
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, PlanStatus
-from copyrator.bundles.features.approval.machine import target_of
-from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import (
     DRIFTED,
@@ -53,6 +50,9 @@ from copyrator.bundles.features.drift.record import (
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.fields import ApprovalSpec, Baseline, PlanStatus
+from copyrator.bundles.plans.machine import target_of
+from copyrator.bundles.plans.record import is_free_for
 from copyrator.kube.events import WARNING
 
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)

@@ -26,8 +26,8 @@ from copyrator.api.schema import (
 )
 from copyrator.api.selectors import Globs
 from copyrator.api.text import at_most
-from copyrator.bundles.features.approval.fields import PlanRecord
 from copyrator.bundles.features.drift.reasons import DriftReason
+from copyrator.bundles.plans.fields import PlanRecord
 
 DRIFTED: Final = "Drifted"
 
