@@ -184,6 +184,13 @@ def test_conditions_of_other_types_stay_as_they_are_after_ours() -> None:
     assert [one.to_dict() for one in found[3:]] == [argo, odd]
 
 
+def test_one_that_has_no_place_is_not_written() -> None:
+    """It would be kept as another controller's ever after."""
+    one = FurtherCondition(ConditionStatus.TRUE, "Odd", "nobody lists it")
+    with pytest.raises(AssertionError, match="is in the order"):
+        build_conditions((), {"Odd": one}, ORDER, generation=4, now=NOW)
+
+
 def test_one_that_is_set_the_first_time_is_before_those_of_others() -> None:
     """Also where another tool has written one of this type twice, as no API server takes it."""
     argo = conditions({"type": "Synced", "status": "True"}, {"type": "Verified", "status": "True"})
