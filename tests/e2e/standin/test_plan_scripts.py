@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf
 from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
@@ -123,14 +123,6 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
 
     charts.push("1.1.0", **{name: text for name, text in SHOP.items() if name != "service"})
     assert lines(planned(shell, values, "1.1.0")) == "revision 2\ndelete ::Service:shop\n"
-
-
-@detail
-def test_with_nothing_to_do_the_plan_is_empty(shell: Werf, charts: Charts) -> None:
-    charts.push()
-    assert deploy(shell, planned(shell))[0] == 0
-
-    assert lines(planned(shell)) == "revision 2\n"
 
 
 def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(

@@ -45,6 +45,7 @@ from copyrator.bundles.features.approval.fields import (
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
 from copyrator.bundles.jobs.job import UninstallOrder
@@ -139,7 +140,7 @@ class ApprovalFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:

@@ -13,6 +13,7 @@ from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.drift.fields import DRIFTED, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -167,7 +168,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
             count = check_rhythm(entry.uid, task.spec.part(DriftSpec).interval).count(since, now)
-            self.context.metrics.drift_checks_skipped.inc(count)
+            self.context.metrics.of(DriftMetrics).drift_checks_skipped.inc(count)
             return Step(entry)
         return step
 

@@ -30,6 +30,7 @@ from copyrator.bundles.features.drift.fields import (
     DriftSpec,
     DriftStatus,
 )
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -80,8 +81,9 @@ class DriftFeature(HoldingFeature):
         """Count the Bundles whose objects have drifted."""
         conditions = (one.status.condition(DRIFTED) for one in self.context.bundles)
         found = Counter(one.reason for one in conditions if one.is_true)
+        gauge = self.context.metrics.of(DriftMetrics).bundles_drifted
         for reason in _DRIFTED:
-            self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
+            gauge.labels(reason).set(found[reason])
 
     # --- a reconcile ------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class DriftFeature(HoldingFeature):
     def _record_correction(self, entry: BundleEntry) -> None:
         status = entry.status
         outcome = status.attempted.outcome or ""
-        self.context.metrics.drift_corrections.labels(outcome.lower()).inc()
+        self.context.metrics.of(DriftMetrics).drift_corrections.labels(outcome.lower()).inc()
         if outcome == Outcome.SUCCEEDED:
             text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
             self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)
