@@ -1,8 +1,8 @@
 """One entry's queue."""
 
 import asyncio
-from dataclasses import replace
 
+from tests.replacing import replace
 from tests.unit.notify.test_marks import CHAT, failed
 
 from copyrator.notify.lane import Lane, NotifyTiming
@@ -25,7 +25,7 @@ async def test_what_is_found_again_before_its_mark_is_set_is_told_once():
             told.set()
 
     lane = Lane(
-        CHAT,
+        replace(CHAT, min_interval=0.0),
         send=send,
         told=mark,
         on_failed=lambda *_: None,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import known as bundle
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.text import detail_lines, printable
@@ -41,18 +42,6 @@ from hostile.mangled import JSON
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 INSTALLATION = Installation(settings=Settings(), namespace="copyrator")
 READY = {"type": "Ready", "status": "True", "reason": "Deployed", "message": "fine"}
-NOTHING: dict[str, Any] = {}
-
-
-def bundle(
-    spec: dict[str, Any] = NOTHING, annotations: dict[str, str] = NOTHING, **status: Any
-) -> dict[str, Any]:
-    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
-    return {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u", "annotations": named},
-        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
-        "status": status,
-    }
 
 
 def view_of(body: dict[str, Any]) -> BundleView:
