@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.component.cli.test_ui_server import HTML, opened, page
+from tests.component.cli.conftest import HTML
 from tests.unit.cli.view.objects_seen import bundle, seen
 
 from copyrator.bundles.features.approval.operations import read_operation
@@ -15,8 +15,6 @@ from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.ui import bundle_page
 from copyrator.cli.ui.bundle_page import OBJECTS, BundleReader
 from copyrator.kube import errors
-
-__all__ = ["opened", "page"]
 
 DIGEST = f"sha256:{'a' * 64}"
 THERE = {

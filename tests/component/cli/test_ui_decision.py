@@ -5,7 +5,7 @@ import html
 import re
 
 import pytest
-from tests.component.cli.test_ui_server import HTML, Page, opened, page
+from tests.component.cli.conftest import HTML, Page, plain
 from tests.unit.cli.view.objects_seen import bundle, seen
 
 from copyrator.bundles.features.approval.operations import read_operation
@@ -13,8 +13,6 @@ from copyrator.cli.bundles import approve
 from copyrator.cli.bundles import plan as plans
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.kube import errors
-
-__all__ = ["opened", "page"]
 
 PATH = "/do/approve/bundles/infra/waits"
 MINE, OTHER = "a" * 32, "b" * 32
@@ -116,12 +114,6 @@ def fields_of(text):
 
 def buttons_of(text):
     return re.findall(r'<button id="(\w+)"', text)
-
-
-def plain(text):
-    """The text of a page's main part."""
-    main = text.partition("<main")[2].partition("</main>")[0]
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())
 
 
 async def posted(opened: Page, path, data):

@@ -5,7 +5,7 @@ from itertools import pairwise
 from urllib.parse import urlsplit
 
 import pytest
-from tests.component.cli.test_ui_server import page as served
+from tests.component.cli.conftest import page as served
 from tests.e2e.ui.conftest import SHOWN, opened
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 

@@ -125,7 +125,7 @@ class Server:
         self.patches: list[dict[str, Any]] = []
 
     @asynccontextmanager
-    async def connect(self, _target: Target) -> AsyncIterator[Server]:
+    async def connect(self) -> AsyncIterator[Server]:
         yield self
 
     async def get(self, *_: object) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_a_suspended_bundle_is_not_waited_for(
     works = bundle(("True", "Deployed"), ("False", "UpToDate", ""))
     states = [works] * 3 * meanwhile + [works | {"spec": {"suspend": True}}]
     server = Server(*states)
-    monkeypatch.setattr(Target, "connect", lambda target: server.connect(target))
+    monkeypatch.setattr(Target, "connect", lambda _: server.connect())
     result = CliRunner().invoke(cli, ["reconcile", "bundle", "apps/shop"], env={"COLUMNS": "200"})
     assert (result.exit_code, result.output) == (1, SUSPENDED)
     assert len(server.patches) == meanwhile, "nothing is left to be done later"
