@@ -8,7 +8,7 @@ from hypothesis import given
 from tests.builders.bundles import known
 from tests.unit.cli.view.objects_seen import PLAN
 
-from copyrator.bundles.features.approval.fields import PlanDecision
+from copyrator.bundles.plans.fields import PlanDecision
 from copyrator.cli.bundles.approve import check_open, outcome
 from copyrator.cli.bundles.plan import plan_fault
 from copyrator.cli.core.faults import Fault
