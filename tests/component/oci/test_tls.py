@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.authority import Authority
-from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
@@ -26,13 +26,6 @@ async def registry(authority: Authority) -> AsyncIterator[FakeRegistry]:
     await registry.start(authority.context())
     yield registry
     await registry.stop()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client()
-    yield client
-    await client.close()
 
 
 @pytest.mark.parametrize("auth", ["", "basic", "bearer"])

@@ -325,13 +325,3 @@ def test_keys_of_tenants_are_returned_in_turn(steps: list[tuple[str, str]]) -> N
                 ready.remove(found)
                 working.append(found)
         turns.wait(waiting())
-
-
-async def test_a_worker_that_gives_up_passes_its_key_on() -> None:
-    queue: WorkQueue[str] = WorkQueue(group=itemgetter(0))
-    workers = [asyncio.create_task(queue.get()) for _ in range(2)]
-    await asyncio.sleep(0)
-    queue.add("a1")
-    workers[0].cancel()  # it was woken for the key, and hasn't run since
-    async with asyncio.timeout(60):
-        assert await workers[1] == "a1"
