@@ -16,7 +16,7 @@ from tests.e2e.guard.conftest import Guarded, ops
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
 from copyrator.settings.config import Settings

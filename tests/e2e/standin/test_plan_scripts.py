@@ -12,10 +12,10 @@ from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
-from copyrator.bundles.features.approval.operations import EXACT, Plan, read_block
-from copyrator.bundles.features.approval.script import PlanExit, deploy_command, plan_command
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.operations import EXACT, Plan, read_block
+from copyrator.bundles.plans.script import PlanExit, deploy_command, plan_command
 
 SALT = b"0123456789abcdef"
 

@@ -45,6 +45,7 @@ def load(module: str) -> tuple[ModuleType, ...]:
     - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``;
       it may be None.
     - ``words``: ``WORDS``, what is said of it.
+    - ``metrics``: ``METRICS``, the class of what only it counts.
     """
     return _load(module, FEATURES)
 

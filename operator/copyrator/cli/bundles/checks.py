@@ -22,8 +22,6 @@ from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
@@ -36,6 +34,8 @@ from copyrator.bundles.features.signatures.policy import (
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.plans.guard.enforcement import find_fault
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed

@@ -39,24 +39,29 @@ from copyrator.bundles.features.approval.deploys import (
     HoldingFeature,
     record_end,
 )
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.fields import AsApprovedStatus, as_approved_condition
+from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
+from copyrator.bundles.jobs.job import UninstallOrder
+from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.fields import (
     ApprovalSpec,
-    AsApprovedStatus,
     PlanDecision,
     PlanOutcome,
     PlanRequests,
     PlanStatus,
-    as_approved_condition,
 )
-from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
-from copyrator.bundles.features.approval.guard.ends import JobEnds
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.machine import PlanParts, target_of
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.queue import PlanQueue
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.plans.guard.ends import JobEnds
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.lists import GuardLists, GuardTiming
+from copyrator.bundles.plans.jobs import PlanJobClient
+from copyrator.bundles.plans.machine import PlanParts, target_of
+from copyrator.bundles.plans.queue import PlanQueue
+from copyrator.bundles.plans.record import (
     DEPLOY,
     awaited_plan,
     awaits_approval_since,
@@ -67,12 +72,7 @@ from copyrator.bundles.features.approval.record import (
     requested_plan,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
-from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
-from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.outcome import Ending, JobRecord
-from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.secrets import InputsStore, ValuesSealer
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class ApprovalFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:

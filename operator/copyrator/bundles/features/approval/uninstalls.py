@@ -20,21 +20,21 @@ from copyrator.bundles.engine.poll import retry_delay
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import JobHolder
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanRecord
-from copyrator.bundles.features.approval.guard.listing import (
-    GUARDED_NAME_LENGTH,
-    GuardedUninstall,
-    ListTooLargeError,
-)
-from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
-from copyrator.bundles.features.approval.operations import RenderedObjects
-from copyrator.bundles.features.approval.record import PlanFault
-from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.features.approval.secrets import ReleaseInventory
 from copyrator.bundles.jobs.identity import job_name
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.fields import ApprovalSpec, PlanRecord
+from copyrator.bundles.plans.guard.listing import (
+    GUARDED_NAME_LENGTH,
+    GuardedUninstall,
+    ListTooLargeError,
+)
+from copyrator.bundles.plans.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
+from copyrator.bundles.plans.operations import RenderedObjects
+from copyrator.bundles.plans.record import PlanFault
+from copyrator.bundles.plans.script import require_guard
+from copyrator.bundles.plans.secrets import ReleaseInventory
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.features.cluster.fields import ClusterSpec
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 from copyrator.settings.config import Settings

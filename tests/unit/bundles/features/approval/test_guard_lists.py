@@ -11,9 +11,9 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import GuardedUninstall
-from copyrator.bundles.features.approval.guard.lists import GuardLists, StoredLists, read_page
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import GuardedUninstall
+from copyrator.bundles.plans.guard.lists import GuardLists, StoredLists, read_page
 
 KEPT = 60.0
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.operations import Operation
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.settings.config import Settings

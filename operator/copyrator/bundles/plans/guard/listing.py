@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName, ReleaseKey
-from copyrator.bundles.features.approval.operations import Operation, OperationType
 from copyrator.bundles.jobs.rights import LOCK, ServiceAccount
+from copyrator.bundles.plans.operations import Operation, OperationType
 
 GUARDED_NAME_LENGTH: Final = 57
 """Of a guarded Job: the names of its pods begin with at most 58 characters of it, and a dash."""

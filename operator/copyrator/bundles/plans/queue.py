@@ -22,8 +22,8 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.features.approval.record import DEPLOY, PlanPurpose
 from copyrator.bundles.jobs.outcome import JobRecord
+from copyrator.bundles.plans.record import DEPLOY, PlanPurpose
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""

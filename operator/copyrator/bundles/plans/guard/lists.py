@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.plans.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
     config_map,
@@ -35,7 +35,7 @@ from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
-    from copyrator.bundles.features.approval.guard.ends import JobEnds
+    from copyrator.bundles.plans.guard.ends import JobEnds
     from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
