@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
@@ -145,6 +145,7 @@ STEPS = st.sampled_from(["acquire", "acquire", "release", "give up", "give up as
 
 
 @given(st.lists(st.tuples(STEPS, GROUPS), max_size=30))
+@example([("acquire", "a"), ("acquire", "a"), ("acquire", "a"), ("give up as served", "a")])
 def test_no_slot_and_no_waiter_is_lost_whoever_gives_up(steps: list[tuple[str, str]]) -> None:
     async def main(_: SimulatedLoop) -> None:
         holders = Holders()

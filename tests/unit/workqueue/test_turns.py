@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
@@ -53,6 +54,16 @@ def test_turns_are_taken_within_each_priority(queue: WorkQueue[str]) -> None:
     add(queue, "other", 1, Priority.NORMAL)
     assert work(queue, 2) == ["many", "few"]
     assert "other" in work(queue, 20)
+
+
+def test_one_tenant_never_has_more_than_its_workers(queue: WorkQueue[str]) -> None:
+    add(queue, "many", 10)
+    add(queue, "few", 1)
+    held = [queue.poll() for _ in range(4)]
+    assert Counter(key.partition("-")[0] for key in held if key) == {"many": 2, "few": 1}
+    assert len(queue) == 8
+    queue.done("many-0")
+    assert queue.poll() == "many-2"
 
 
 def test_all_tenants_together_leave_workers_to_the_operators_own_keys(
