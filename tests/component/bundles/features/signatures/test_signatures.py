@@ -280,7 +280,7 @@ async def test_a_policy_that_cannot_be_read_any_more_stops_what_is_new(
     assert len(cluster.jobs()) == 1
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     cluster: BundleCluster,
     registry: Signed,
