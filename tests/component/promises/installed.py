@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from unittest import mock
 
-from copyrator.settings.config import from_environment
+from copyrator.runtime.flags import from_environment
 from demo.chart import Rendered, render
 from localcluster.build import Programs
 
@@ -39,5 +38,5 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     with mock.patch.dict("os.environ", variables, clear=True):
         found = from_environment()
-    known = {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}
+    known = dict(item for group in (found, *found.features) for item in vars(group).items())
     return known | {"lease_namespace": NAMESPACE}

@@ -16,6 +16,7 @@ from tests.e2e.guard.conftest import RBAC, Guarded, ops
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
 from copyrator.settings.config import Settings
@@ -36,7 +37,8 @@ class Asked:
     async def why(self, team: str, *lines: str) -> str:
         """Why a Bundle of that namespace isn't enforced; empty: it is."""
         home = self._guarded.home
-        settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
+        guard = ApprovalSettings(guard_policy=self._guarded.policy)
+        settings = Settings(lease_namespace=home, features=(guard,))
         spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
         reviewer = EnforcementReviewer(self._client, settings, monotonic)
         return await reviewer.find_reason(spec, ops(*lines))

@@ -19,6 +19,7 @@ from tests.toy_feature.greeting.fields import (
 )
 from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
 from tests.toy_feature.greeting.reasons import GreetingReason
+from tests.toy_feature.greeting.settings import GreetingSettings
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -64,8 +65,8 @@ from copyrator.kube.watch.informers import Registration
 from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.oci.auth import Credential
 
-HOUSE: Final = "greeting"
-"""The ConfigMap in the operator's namespace with the words for those who have none."""
+GREETING: Final = "greeting"
+"""What its Secrets and Jobs are named by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class GreetingFeature(Feature):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.named = Named(LINK)
+        self._name = context.settings.part(GreetingSettings).greeting_house
         self._house: Registration | None = None
         self._attended: set[BundleKey] = set()
         registry = context.metrics.registry
@@ -143,7 +145,7 @@ class GreetingFeature(Feature):
         spec = WatchSpec(
             resource=CONFIGMAPS,
             namespace=self.context.settings.namespace,
-            name=HOUSE,
+            name=self._name,
             decode=read_book,
         )
         self._house = self.context.informers.acquire(spec, self._on_house)
@@ -163,7 +165,8 @@ class GreetingFeature(Feature):
     @property
     def checks(self) -> Mapping[str, Callable[[], str | None]]:
         """Whether the house has words."""
-        return {HOUSE: lambda: None if self._words_of_house() else f"ConfigMap {HOUSE} is silent"}
+        silent = f"ConfigMap {self._name} is silent"
+        return {GREETING: lambda: None if self._words_of_house() else silent}
 
     def publish(self) -> None:
         """Count the Bundles that greet."""
@@ -471,7 +474,7 @@ class GreetingFeature(Feature):
         metadata = {"name": _secret(job), "labels": labels}
         body = {"metadata": metadata, "data": _encoded(content)}
         await self.context.client.create(SECRETS, entry.key.namespace, body)
-        file = ValuesFiles(ValuesKind.SECRET, _secret(job), (HOUSE,))
+        file = ValuesFiles(ValuesKind.SECRET, _secret(job), (GREETING,))
         return replace(order, values=(*order.values, file))
 
     async def attend(
@@ -619,7 +622,7 @@ class GreetingFeature(Feature):
     def _printers(self, entry: BundleEntry) -> list[JobRecord]:
         """The Jobs of its own."""
         jobs = self._jobs.of(entry.key, entry.uid)
-        return [job for job in jobs if job.name.endswith(f"-{HOUSE}")]
+        return [job for job in jobs if job.name.endswith(f"-{GREETING}")]
 
     def _memory(self, key: BundleKey) -> GreetingMemory:
         return self.context.memories.of(key, GreetingMemory)
@@ -659,7 +662,7 @@ def _digest(entry: BundleEntry | None) -> str | None:
 
 
 def _secret(job: str) -> str:
-    return f"{job}-{HOUSE}"
+    return f"{job}-{GREETING}"
 
 
 def _values(words: str) -> bytes:
@@ -667,7 +670,7 @@ def _values(words: str) -> bytes:
 
 
 def _encoded(content: bytes) -> dict[str, str]:
-    return {HOUSE: base64.b64encode(content).decode()}
+    return {GREETING: base64.b64encode(content).decode()}
 
 
 FEATURE = GreetingFeature

@@ -24,6 +24,7 @@ from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
 from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.guard.enforcement import find_fault
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
@@ -34,6 +35,7 @@ from copyrator.bundles.features.signatures.policy import (
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.cli.bundles.clouds import shown_annotations
@@ -99,7 +101,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
             contents[ref] = await read_files(client, home, ref)
     except errors.NotFound:
-        if installation.settings.require_signature_policy:
+        if installation.settings.part(SignaturesSettings).require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
         said = "no policy of the operator: only spec.verify of Bundles requires signatures"
         return Check(WHAT, True, said)
@@ -155,13 +157,19 @@ async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
     settings = installation.settings
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
-    if settings.guard_policy is None:
+    if (policy := settings.part(ApprovalSettings).guard_policy) is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
         return Check(GUARD, None, f"{said}: {consequence}")
     at_home = replace(settings, lease_namespace=installation.namespace)
     if fault := await find_fault(client, at_home):
         return Check(GUARD, None, f"{fault}: {consequence}")
-    return Check(GUARD, True, f"{settings.guard_policy} refuses what isn't approved")
+    return Check(GUARD, True, f"{policy} refuses what isn't approved")
+
+
+def needs_approval(installation: Installation, bundles: Sequence[Body]) -> bool:
+    """Whether deploys are approved, by the settings or by a Bundle's spec."""
+    is_required = bool(installation.settings.part(ApprovalSettings).require_approval)
+    return is_required or any(map(asks_for_approval, bundles))
 
 
 def asks_for_approval(body: Body) -> bool:

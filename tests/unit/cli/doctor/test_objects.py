@@ -9,6 +9,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.settings import settings_of
 from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.text import format_time
@@ -91,7 +92,7 @@ class Policies:
 
 
 def installed(**settings: Any) -> Installation:
-    return Installation(settings=Settings(**settings), namespace="op")
+    return Installation(settings=settings_of(**settings), namespace="op")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def verified(name: str, verified: str) -> dict[str, Any]:
 
 
 def signatures_of(server: Signatures, **settings: Any) -> tuple[bool | None, str]:
-    installation = Installation(settings=Settings(namespace="op", **settings), namespace="op")
+    installation = Installation(settings=settings_of(namespace="op", **settings), namespace="op")
     found = asyncio.run(signatures(cast("Any", server), installation, server.bundles))
     assert found.what == "Signatures"
     return found.good, found.said

@@ -105,7 +105,7 @@ class DeployHolder(JobHolder):
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self.context.settings.guard_policy is None:
+        if self.enforcement.policy is None:
             return status
         is_deploy = isinstance(plan, PlanStatus)
         if not (isinstance(plan, PlanStatus) and plan.enforced):
@@ -197,7 +197,7 @@ class DeployHolder(JobHolder):
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self.context.settings.guard_policy)
+            proof = replace(proof, guard=self.enforcement.policy)
         return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
@@ -288,7 +288,7 @@ class DeployHolder(JobHolder):
         Raises:
             ApiError: what was planned can't be read now.
         """
-        policy = self.context.settings.guard_policy
+        policy = self.enforcement.policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):

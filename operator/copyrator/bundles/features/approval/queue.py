@@ -23,6 +23,7 @@ from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.features.approval.record import DEPLOY, PlanPurpose
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.jobs.outcome import JobRecord
 
 PENDING_AFTER: Final = 60.0
@@ -238,7 +239,8 @@ class PlanQueue:
         return [Ticket(key, purpose) for purpose in self._purposes]
 
     def _usage(self) -> _Usage:
-        usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
+        settings = self._context.settings.part(ApprovalSettings)
+        usage, now = _Usage(settings.max_plan_jobs), self._context.clock()
         pending: Counter[str] = Counter()
         giving = {one.job_kind for one in self._purposes if one.gives_way}
         for job in sorted(self._plans(), key=lambda one: (one.created or now, one.name)):

@@ -188,7 +188,7 @@ class UninstallHolder(JobHolder):
                 text = f"The uninstall isn't held to what plans had: {guarded}"
                 self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
             return order
-        policy = self.context.settings.guard_policy or ""
+        policy = self.enforcement.policy or ""
         order = replace(order, name_length=GUARDED_NAME_LENGTH, before=require_guard(policy))
         try:
             await self.lists.write(order.job, guarded)
@@ -210,7 +210,7 @@ class UninstallHolder(JobHolder):
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and not spec.is_remote:
+        if self.enforcement.policy is not None and not spec.is_remote:
             known = await self.inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:

@@ -9,6 +9,7 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
@@ -36,7 +37,7 @@ def client() -> Client:
 
 @pytest.fixture
 def reviewer(client: Client) -> EnforcementReviewer:
-    settings = Settings(guard_policy="guard")
+    settings = Settings(features=(ApprovalSettings(guard_policy="guard"),))
     return EnforcementReviewer(cast("KubeClient", client), settings, lambda: client.at)
 
 

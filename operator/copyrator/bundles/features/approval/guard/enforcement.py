@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.features.approval.operations import Operation
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
@@ -67,6 +68,8 @@ class EnforcementReviewer:
     ) -> None:
         self._client = client
         self._settings = settings
+        self.policy = settings.part(ApprovalSettings).guard_policy
+        """The policy's name; None: there is none."""
         self._monotonic = monotonic
         self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
         """The fault, empty where there is none, and when it was asked, in monotonic seconds.
@@ -85,7 +88,7 @@ class EnforcementReviewer:
         Raises:
             ApiError: it can't be asked now.
         """
-        if self._settings.guard_policy is None:
+        if self.policy is None:
             return f"the operator has no policy for it ({_SWITCH})"
         if spec.is_remote:
             return "the release is in another cluster, which has no such policy"
@@ -136,7 +139,7 @@ class EnforcementReviewer:
         That it may impersonate the service accounts of one namespace doesn't count: the
         ClusterRoles ``admin`` and ``edit`` have that, and no chart can make werf do it.
         """
-        name = self._settings.guard_policy or ""
+        name = self.policy or ""
         for resource in _EXEMPT:
             attributes = {"group": ADMISSION, "resource": resource}
             yield from ({"verb": verb, **attributes} for verb in _NAMELESS)
@@ -170,7 +173,8 @@ async def find_fault(client: KubeClient, settings: Settings) -> str:
     Raises:
         ApiError: they can't be read now.
     """
-    name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
+    name = settings.part(ApprovalSettings).guard_policy or ""
+    home = settings.lease_namespace or settings.namespace
     of_binding = partial(binding_fault, policy=name, home=home)
     for path, kind, fault_of in (
         (POLICIES, "ValidatingAdmissionPolicy", policy_fault),

@@ -28,6 +28,7 @@ from copyrator.bundles.features.approval.guard.listing import (
     key_of,
     list_of,
 )
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invalid, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, Registration
@@ -84,7 +85,7 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
 
 
 class GuardLists:
-    """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
+    """The lists of all guarded Jobs; without ``guard_policy`` there are none.
 
     Args:
         client: writes and removes them.
@@ -104,7 +105,8 @@ class GuardLists:
         kept: float,
     ) -> None:
         self._client = client
-        self._settings = settings
+        self._namespace = settings.lease_namespace or settings.namespace
+        self._policy = settings.part(ApprovalSettings).guard_policy
         self._informers = informers
         self._jobs = jobs
         self._kept = kept
@@ -117,14 +119,9 @@ class GuardLists:
         """Of the lists whose timers have ended, and that aren't removed yet."""
         self._removals: set[asyncio.Task[None]] = set()
 
-    @property
-    def _namespace(self) -> str:
-        settings = self._settings
-        return settings.lease_namespace or settings.namespace
-
     def start(self) -> None:
         """Open the watch."""
-        if self._settings.guard_policy is None:
+        if self._policy is None:
             return
         spec = WatchSpec(
             resource=CONFIGMAPS,
@@ -176,7 +173,7 @@ class GuardLists:
             if fits and await self._add(name, key, text):
                 return
         for number in count(1):
-            name = f"{self._settings.guard_policy}.{number}"
+            name = f"{self._policy}.{number}"
             if name not in pages and await self._create(name, key, text):
                 return
 
