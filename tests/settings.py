@@ -15,3 +15,10 @@ def settings_of(**given: Any) -> Settings:
     names = {option.name for option in parameters()}
     assert TAKEN_OUT or given.keys() <= names, given.keys() - names
     return from_options(given)
+
+
+def values_of(settings: Settings) -> dict[str, Any]:
+    """All settings, of whichever group, by their names."""
+    found = dict(item for group in (settings, *settings.features) for item in vars(group).items())
+    del found["features"]
+    return found

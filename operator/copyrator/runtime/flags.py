@@ -1,8 +1,8 @@
 """Reads the operator's settings, with those of features, from flags and variables.
 
 Flags are click options, so that `copyrator run`, its `--help` and the variables for `kopf run` and
-the chart are always the same: `from_environment` parses the same options from an empty command
-line. An invalid value is reported once, with flag and variable, and exits with code 2.
+the chart are always the same. An invalid value is reported once, with flag and variable, and exits
+with code 2.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def from_options(values: Mapping[str, Any]) -> Settings:
         names = {field.name for field in fields(kind)}
         return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
-    own: Settings = make(Settings, features=tuple(map(make, listed("settings", "SETTINGS"))))
-    return own
+    found: Settings = make(Settings, features=tuple(map(make, listed("settings", "SETTINGS"))))
+    return found
 
 
 def parse(options: list[click.Parameter], arguments: Sequence[str] = ()) -> Settings:
-    """Read the settings from arguments and what the options have beside them.
+    """Read the settings from arguments and from variables; `kopf run` has none but the latter.
 
     Raises:
         click.ClickException: a value is not valid; the message names the flag or the variable.
@@ -78,12 +78,3 @@ def parse(options: list[click.Parameter], arguments: Sequence[str] = ()) -> Sett
     found = command.main(args=list(arguments), prog_name="copyrator", standalone_mode=False)
     assert isinstance(found, Settings)
     return found
-
-
-def from_environment() -> Settings:
-    """Read the settings from variables alone, for `kopf run`.
-
-    Raises:
-        click.UsageError: a value is not valid; the message names the variable.
-    """
-    return parse(parameters())

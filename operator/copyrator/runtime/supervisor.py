@@ -68,7 +68,7 @@ def install() -> None:
     Raises:
         click.UsageError: a setting is invalid; kopf's command line prints it and exits with 2.
     """
-    settings = flags.from_environment()
+    settings = flags.parse(flags.parameters())
     logs.configure(settings.log_format, settings.log_level)
     try:
         connection = asyncio.run(load_connection(settings.kubeconfig, settings.context))

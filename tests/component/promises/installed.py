@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-from copyrator.runtime.flags import from_environment
+from tests.settings import values_of
+
+from copyrator.runtime.flags import parameters, parse
 from demo.chart import Rendered, render
 from localcluster.build import Programs
 
@@ -37,6 +39,5 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     assert container["args"] == ["run"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     with mock.patch.dict("os.environ", variables, clear=True):
-        found = from_environment()
-    known = dict(item for group in (found, *found.features) for item in vars(group).items())
-    return known | {"lease_namespace": NAMESPACE}
+        found = parse(parameters())
+    return values_of(found) | {"lease_namespace": NAMESPACE}

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.settings import values_of
 
 from copyrator.bundles import features
 from copyrator.bundles.features.approval.settings import ApprovalSettings
@@ -28,12 +29,6 @@ def parse(*args: str, **environ: str) -> Settings:
     result = CliRunner().invoke(command, list(args), env={**CLEAN, **environ})
     assert result.exit_code == 0, (result.exit_code, result.output)
     return seen[0]
-
-
-def value_of(settings: Settings, name: str) -> object:
-    """A setting, of whichever group."""
-    groups = (settings, *settings.features)
-    return next(getattr(one, name) for one in groups if hasattr(one, name))
 
 
 def flag_of(field: str) -> str:
@@ -131,8 +126,8 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
     ],
 )  # fmt: skip
 def test_each_setting_has_a_flag_and_a_variable(field: str, text: str, value: object) -> None:
-    assert value_of(parse(flag_of(field), text), field) == value
-    assert value_of(parse(**{VARIABLES[field]: text}), field) == value
+    assert values_of(parse(flag_of(field), text))[field] == value
+    assert values_of(parse(**{VARIABLES[field]: text}))[field] == value
 
 
 def test_leader_election_can_be_switched_off() -> None:
@@ -224,12 +219,12 @@ def test_kopf_run_reads_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NAMESPACE", "infra")
     monkeypatch.setenv("WERF_OPERATOR_JOBS_TTL", "9")
-    assert flags.from_environment() == replace(DEFAULTS, namespace="infra", jobs_ttl=9)
+    assert flags.parse(flags.parameters()) == replace(DEFAULTS, namespace="infra", jobs_ttl=9)
 
 
 def test_kopf_run_gets_the_same_message_for_a_bad_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WERF_OPERATOR_JOBS_TTL", "soon")
     with pytest.raises(click.UsageError) as refusal:
-        flags.from_environment()
+        flags.parse(flags.parameters())
     assert "WERF_OPERATOR_JOBS_TTL" in refusal.value.format_message()
     assert refusal.value.exit_code == 2
