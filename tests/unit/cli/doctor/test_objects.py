@@ -9,10 +9,10 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.settings import settings_of
 from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.text import format_time
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.cli.bundles.checks import approval_policy, asks_for_approval, signatures
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.command import is_overlooked, object_faults, wait_reasons
@@ -92,7 +92,7 @@ class Policies:
 
 
 def installed(**settings: Any) -> Installation:
-    return Installation(settings=settings_of(**settings), namespace="op")
+    return Installation(settings=Settings(**settings), namespace="op")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def verified(name: str, verified: str) -> dict[str, Any]:
 
 
 def signatures_of(server: Signatures, **settings: Any) -> tuple[bool | None, str]:
-    installation = Installation(settings=settings_of(namespace="op", **settings), namespace="op")
+    installation = Installation(settings=Settings(namespace="op", **settings), namespace="op")
     found = asyncio.run(signatures(cast("Any", server), installation, server.bundles))
     assert found.what == "Signatures"
     return found.good, found.said
@@ -177,7 +177,7 @@ WITH = f"ConfigMap op/{NAME}"
         ({}, {}, True, NONE),
         (
             {},
-            {"require_signature_policy": True},
+            {"features": (SignaturesSettings(require_signature_policy=True),)},
             False,
             f"{WITH} {REQUIRED}: nothing new is deployed",
         ),
