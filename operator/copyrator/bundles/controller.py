@@ -190,6 +190,8 @@ class BundleController:
             proxies=proxies or {},
             seen_time=seen_time,
         )
+        for one in load("metrics"):
+            metrics.of(one.METRICS)  # so that they are there before anything is counted
         self._features = features = Features(
             tuple(one.FEATURE(context) for one in load("feature")), memories
         )

@@ -348,7 +348,7 @@ class Settings(Runtime, Copies, Engine, Gated, Webhook):
     features: tuple[Group, ...] = ()
     """Those of features; of the others the defaults hold."""
 
-    def part(self, kind: type[G]) -> G:
+    def of(self, kind: type[G]) -> G:
         """The settings of a feature."""
         return next((one for one in self.features if isinstance(one, kind)), None) or kind()
 

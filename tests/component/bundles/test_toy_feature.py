@@ -197,6 +197,7 @@ def house(cluster: BundleCluster, registry: FakeRegistry, run: Run, calls: list[
 async def test_a_release_greets_and_says_farewell(house: House) -> None:
     cluster = house.cluster
     await house.open(unwelcome="0.9.0")
+    assert house.operator.metrics.registry.get_sample_value("copyrator_greeting") == 0
     house.create()
     await eventually(lambda: house.condition() == ("False", "Speechless", "nobody is greeted"))
     assert cluster.status()["gates"][-1]["message"] == "ConfigMap book has no `words`"

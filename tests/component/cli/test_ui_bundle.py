@@ -10,7 +10,7 @@ import pytest
 from tests.component.cli.test_ui_server import HTML, opened, page
 from tests.unit.cli.view.objects_seen import bundle, seen
 
-from copyrator.bundles.features.approval.operations import read_operation
+from copyrator.bundles.plans.operations import read_operation
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.ui import bundle_page
 from copyrator.cli.ui.bundle_page import OBJECTS, BundleReader

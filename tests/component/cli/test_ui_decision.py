@@ -8,7 +8,7 @@ import pytest
 from tests.component.cli.test_ui_server import HTML, Page, opened, page
 from tests.unit.cli.view.objects_seen import bundle, seen
 
-from copyrator.bundles.features.approval.operations import read_operation
+from copyrator.bundles.plans.operations import read_operation
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles import plan as plans
 from copyrator.cli.bundles.plan_log import PlanLog

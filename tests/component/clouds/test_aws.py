@@ -450,6 +450,7 @@ async def test_without_any_identity_the_operator_says_where_it_looks(
         ({ROLE_ARN: "arn:aws:iam::123456789012:user/shop"}, "isn't the ARN of a role"),
         ({ROLE_ARN: "arn:aws:iam::12345678901:role/shop"}, "isn't the ARN of a role"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/a b"}, "isn't the ARN of a role"),
+        ({ROLE_ARN: "arn:aws:iam::123456789012:role/a\r\nHost: b.example"}, "isn't the ARN"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/" + "a" * 4000}, "isn't the ARN of a role"),
         (
             {ROLE_ARN: "arn:aws-cn:iam::123456789012:role/shop"},

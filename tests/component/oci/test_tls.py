@@ -56,15 +56,6 @@ async def test_without_it_the_certificate_is_refused_with_advice(
     assert registry.asked == []
 
 
-async def test_another_ca_is_no_help(
-    registry: FakeRegistry, client: RegistryClient, tmp_path: Path
-) -> None:
-    stranger = Repository(registry.host, "app", ca=Authority.make(tmp_path / "another").pem)
-    with pytest.raises(TLSFailed, match="isn't trusted"):
-        await client.digest(stranger, "1.0.0", None)
-    assert registry.asked == []
-
-
 async def test_the_trust_of_one_bundle_is_not_lent_to_another(
     registry: FakeRegistry, client: RegistryClient, authority: Authority
 ) -> None:
@@ -80,9 +71,3 @@ async def test_verification_can_be_skipped(registry: FakeRegistry, client: Regis
     assert await client.digest(Repository(registry.host, "app", verify=False), "1.0.0", None) == (
         digest
     )
-
-
-async def test_a_ca_that_is_none_is_said(registry: FakeRegistry, client: RegistryClient) -> None:
-    for broken in (b"nonsense", b"\xff\xfe", b"-----BEGIN CERTIFICATE-----\n"):
-        with pytest.raises(TLSFailed, match=r"ca\.crt"):
-            await client.digest(Repository(registry.host, "app", ca=broken), "1.0.0", None)

@@ -16,15 +16,15 @@ from tests.e2e.vanishing import vanish
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
     config_map,
     key_of,
     list_of,
 )
-from copyrator.bundles.features.approval.operations import Operation, read_operation
-from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.operations import Operation, read_operation
 from demo.chart import Rendered
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

@@ -12,12 +12,12 @@ from tests.e2e.guard.conftest import RBAC, Guarded, GuardedJob, config, definiti
 from tests.e2e.operator_process import until
 from tests.e2e.person import RefusedError
 
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import (
     NOT_APPROVED,
     NOT_AS_ACCOUNT,
     GuardedUninstall,
 )
-from copyrator.bundles.jobs.rights import ServiceAccount
 from localcluster import Api
 from localcluster.api import ApiStatusError
 

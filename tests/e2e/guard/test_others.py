@@ -26,13 +26,13 @@ from tests.e2e.operator_process import until
 from tests.e2e.secrecy.quoting_webhook import served
 
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import (
     GuardedDeploy,
     config_map,
     key_of,
     list_of,
 )
-from copyrator.bundles.jobs.rights import ServiceAccount
 from demo.chart import CHART
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf
 from tests.e2e.standin.test_plan import SHOP
 from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
 from tests.plan_jobs import NONCE, expanded
 
-from copyrator.bundles.features.approval.operations import EXACT, Plan, read_block
-from copyrator.bundles.features.approval.script import PlanExit, deploy_command, plan_command
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.operations import EXACT, Plan, read_block
+from copyrator.bundles.plans.script import PlanExit, deploy_command, plan_command
 
 SALT = b"0123456789abcdef"
 
@@ -123,14 +123,6 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
 
     charts.push("1.1.0", **{name: text for name, text in SHOP.items() if name != "service"})
     assert lines(planned(shell, values, "1.1.0")) == "revision 2\ndelete ::Service:shop\n"
-
-
-@detail
-def test_with_nothing_to_do_the_plan_is_empty(shell: Werf, charts: Charts) -> None:
-    charts.push()
-    assert deploy(shell, planned(shell))[0] == 0
-
-    assert lines(planned(shell)) == "revision 2\n"
 
 
 def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(

@@ -17,10 +17,10 @@ from tests.e2e.standin.conftest import (
 from tests.e2e.standin.test_plan_requests import HALF_GOOD
 from tests.e2e.standin.test_plan_scripts import deploy, planned, shell
 
-from copyrator.bundles.features.approval.operations import covers
-from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.operations import covers
+from copyrator.bundles.plans.script import PlanExit
 
 __all__ = ["shell"]
 only_3 = pytest.mark.parametrize("version", ["3.2.0"], indirect=True)

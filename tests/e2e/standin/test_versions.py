@@ -215,35 +215,6 @@ def test_several_faults_are_on_the_next_lines_and_what_fits_passes(
         assert (plan.code, plan.last) == (2, CHANGES_PLANNED[version])
 
 
-@only_werf_3
-@pytest.mark.parametrize(
-    ("member", "value", "kind"),
-    [
-        ("annotations", "1", "int64"),
-        ("annotations", "1.5", "float64"),
-        ("annotations", "true", "bool"),
-        ("labels", "1", "int64"),
-        ("labels", "false", "bool"),
-    ],
-)
-def test_annotations_and_labels_that_are_no_texts_are_refused_by_werf_3(
-    werf: Werf, charts: Charts, member: str, value: str, kind: str
-) -> None:
-    werf.env[PLAYED] = "3.2.0"
-    charts.push(x=NUMBERED.replace("MEMBER", member).replace("VALUE", value))
-
-    plain, labelled = werf.plan(), werf.plan(WERF_ADD_LABEL_0="a=b")
-
-    file = '"demo/templates/x.yaml"'
-    words = f'contains non-string value in the map under key "a": {value} is of the type {kind}'
-    error = (
-        f"construct resource spec for {file}: decode resource (file: {file}): .metadata.{member}"
-    )
-    error += f" accessor error: {words}, expected string"
-    for plan in (plain, labelled):
-        assert (plan.code, plan.last.endswith(f'": {error}')) == (1, True), plan.last
-
-
 def test_an_annotation_that_is_no_text_is_left_out_by_werf_2(werf: Werf, charts: Charts) -> None:
     werf.env[PLAYED] = "2.75.3"
     number = NUMBERED.replace("MEMBER", "annotations").replace("VALUE", "1, b: kept")

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from prometheus_client import Gauge
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
     GreetingCondition,
@@ -18,6 +17,7 @@ from tests.toy_feature.greeting.fields import (
     GreetingStatus,
 )
 from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
+from tests.toy_feature.greeting.metrics import GreetingMetrics
 from tests.toy_feature.greeting.reasons import GreetingReason
 from tests.toy_feature.greeting.settings import GreetingSettings
 
@@ -127,12 +127,9 @@ class GreetingFeature(Feature):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.named = Named(LINK)
-        self._name = context.settings.part(GreetingSettings).greeting_house
+        self._name = context.settings.of(GreetingSettings).greeting_house
         self._house: Registration | None = None
         self._attended: set[BundleKey] = set()
-        registry = context.metrics.registry
-        self._greeting = Gauge("copyrator_greeting", "Bundles that greet.", registry=registry)
-        self._busy = Gauge("copyrator_attended", "Those in a reconcile.", registry=registry)
 
     # --- the process ------------------------------------------------------------------------------
 
@@ -170,9 +167,10 @@ class GreetingFeature(Feature):
 
     def publish(self) -> None:
         """Count the Bundles that greet."""
+        metrics = self.context.metrics.of(GreetingMetrics)
         found = (one.status.part(GreetingStatus).digest for one in self.context.bundles)
-        self._greeting.set(sum(one is not None for one in found))
-        self._busy.set(len(self._attended))
+        metrics.greeting.set(sum(one is not None for one in found))
+        metrics.attended.set(len(self._attended))
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None

@@ -78,23 +78,6 @@ def test_an_annotation_without_our_label_is_no_mark():
     assert read(body).marks == ""
 
 
-def test_what_others_put_on_a_copy_is_kept():
-    record = read(
-        metadata(
-            labels={"theirs": "l"},
-            annotations={"theirs": "a"},
-            finalizers=["example.com/hold"],
-            ownerReferences=[{"uid": "u"}],
-            deletionTimestamp="2026-01-01T00:00:00Z",
-        )
-    )
-    assert record.extras.labels == {"theirs": "l"}
-    assert record.extras.annotations == {"theirs": "a"}
-    assert record.extras.finalizers == ("example.com/hold",)
-    assert record.extras.owners == ({"uid": "u"},)
-    assert record.deleting
-
-
 @pytest.mark.parametrize("uid", [UID, "uid-1", "exactly-16-bytes", "", UID.upper(), "ü"])
 def test_any_uid_survives(uid):
     record = CopyRecord(
@@ -102,19 +85,6 @@ def test_any_uid_survives(uid):
     )
     assert record.uid.rstrip("\0") == uid
     assert record.digest == DIGEST
-
-
-def test_versions_are_compared_as_numbers_where_they_are_numbers():
-    def at(version):
-        shape = Shapes().read([]).shape
-        return CopyRecord(uid=UID, resource_version=version, owner="", digest=DIGEST, shape=shape)
-
-    assert at("10").is_newer_than(at("9"))
-    assert not at("9").is_newer_than(at("10"))
-    assert not at("9").is_newer_than(at("9"))
-    assert at("b").is_newer_than(at("a"))
-    assert at("b").is_newer_than(at("1"))
-    assert at("1").is_newer_than(at("b"))
 
 
 def test_a_watch_has_delivered_what_is_not_newer_than_it():

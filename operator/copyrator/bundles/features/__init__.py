@@ -46,6 +46,7 @@ def load(module: str) -> tuple[ModuleType, ...]:
       it may be None.
     - ``settings``: ``SETTINGS``, its groups of the operator's settings (``settings/options.py``).
     - ``words``: ``WORDS``, what is said of it.
+    - ``metrics``: ``METRICS``, the class of what only it counts.
     """
     return _load(module, FEATURES)
 

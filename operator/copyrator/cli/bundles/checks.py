@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
@@ -22,8 +21,6 @@ from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.guard.enforcement import find_fault
 from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
@@ -38,6 +35,9 @@ from copyrator.bundles.features.signatures.policy import (
 from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.plans.guard.enforcement import find_fault
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
@@ -101,7 +101,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
             contents[ref] = await read_files(client, home, ref)
     except errors.NotFound:
-        if installation.settings.part(SignaturesSettings).require_signature_policy:
+        if installation.settings.of(SignaturesSettings).require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
         said = "no policy of the operator: only spec.verify of Bundles requires signatures"
         return Check(WHAT, True, said)
@@ -155,20 +155,19 @@ GUARD: Final = "Enforced plans"
 @tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    settings = installation.settings
+    guard_ = Guard(installation.settings.of(ApprovalSettings).guard_policy, installation.namespace)
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
-    if (policy := settings.part(ApprovalSettings).guard_policy) is None:
+    if found.policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
         return Check(GUARD, None, f"{said}: {consequence}")
-    at_home = replace(settings, lease_namespace=installation.namespace)
-    if fault := await find_fault(client, at_home):
+    if fault := await find_fault(client, found):
         return Check(GUARD, None, f"{fault}: {consequence}")
-    return Check(GUARD, True, f"{policy} refuses what isn't approved")
+    return Check(GUARD, True, f"{found.policy} refuses what isn't approved")
 
 
 def needs_approval(installation: Installation, bundles: Sequence[Body]) -> bool:
     """Whether deploys are approved, by the settings or by a Bundle's spec."""
-    is_required = bool(installation.settings.part(ApprovalSettings).require_approval)
+    is_required = bool(installation.settings.of(ApprovalSettings).require_approval)
     return is_required or any(map(asks_for_approval, bundles))
 
 

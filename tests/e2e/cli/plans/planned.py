@@ -21,16 +21,16 @@ from tests.e2e.operator_process import until
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval.orders import (
+from copyrator.bundles.fields import BundleDefaults, parse_bundle
+from copyrator.bundles.jobs.job import DeployOrder
+from copyrator.bundles.jobs.script import SALT, seal_of
+from copyrator.bundles.plans.orders import (
     RENDER_SALT,
     SealedValues,
     build_plan_job,
     salt_secret,
     sealed_render_salt,
 )
-from copyrator.bundles.fields import BundleDefaults, parse_bundle
-from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.script import SALT, seal_of
 
 NONCE = "0123456789abcdef" * 2
 PLAN = "fedcba9876543210" * 2

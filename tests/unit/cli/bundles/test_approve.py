@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from tests.unit.cli.view.objects_seen import PLAN
 
-from copyrator.bundles.features.approval.fields import PlanDecision
+from copyrator.bundles.plans.fields import PlanDecision
 from copyrator.cli.bundles.approve import check_open, outcome
 from copyrator.cli.bundles.plan import plan_fault
 from copyrator.cli.core.faults import Fault

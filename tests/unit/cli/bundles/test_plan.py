@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.operations import (
     Operation,
     OperationType,
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.cli.bundles.plan import (
     PlanView,
     document,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from tests.unit.cli.view.objects_seen import PLAN, bundle
 
-from copyrator.bundles.features.approval.operations import Operation, OperationType
+from copyrator.bundles.plans.operations import Operation, OperationType
 from copyrator.cli.bundles.approve import APPROVE
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog

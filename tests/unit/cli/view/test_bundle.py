@@ -13,7 +13,6 @@ from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.text import detail_lines, printable
 from copyrator.bundles.engine.gate import load_gates
-from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
     describe_plan,
@@ -25,6 +24,7 @@ from copyrator.bundles.features.approval.words import (
 from copyrator.bundles.features.freeze import words as freeze
 from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.bundles.jobs.identity import spec_hash
+from copyrator.bundles.plans.fields import PlanStatus
 from copyrator.bundles.words import load_words
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.selectors import NO_GLOBS, Globs
 from copyrator.api.structs import replace
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.approval.settings import ApprovalSettings
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 if TYPE_CHECKING:
     from copyrator.settings.config import Settings
@@ -46,7 +46,7 @@ class ApprovalPolicy:
 
 def make_policy(settings: Settings) -> ApprovalPolicy | None:
     """That of the settings; None: they require nothing."""
-    own = settings.part(ApprovalSettings)
+    own = settings.of(ApprovalSettings)
     return _make(own.require_approval, own.require_bound_plans)
 
 

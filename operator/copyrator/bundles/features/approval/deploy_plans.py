@@ -13,29 +13,30 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    Baseline,
-    PlanRequests,
-    PlanStatus,
-)
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
     record_decision,
     record_planning,
 )
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.jobs import EDITED
-from copyrator.bundles.features.approval.machine import (
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.jobs.rights import list_missing
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    Baseline,
+    PlanRequests,
+    PlanStatus,
+)
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.jobs import EDITED
+from copyrator.bundles.plans.machine import (
     PlanMachine,
     PlanMemory,
     PlanParts,
     PlanTask,
 )
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.orders import is_made_of
+from copyrator.bundles.plans.record import (
     APPROVAL,
     DEPLOY,
     PlanFault,
@@ -47,7 +48,6 @@ from copyrator.bundles.features.approval.record import (
     with_record,
     without_unstable_file,
 )
-from copyrator.bundles.jobs.rights import list_missing
 
 Judge = Callable[[PlanTask, BundleStatus, PlanResult], Awaitable[BundleStatus]]
 """Returns the status with what a plan that was read says beside its record."""

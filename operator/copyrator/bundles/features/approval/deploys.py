@@ -20,46 +20,46 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Conclusion
 from copyrator.bundles.engine.gate import Findings
-from copyrator.bundles.engine.job_client import JobClient
+from copyrator.bundles.engine.job_client import JobClient, PodReader
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.features.approval.endings import (
     compares_stored,
     different_ending,
     planned_ending,
+    read_stored,
     refused_ending,
 )
-from copyrator.bundles.features.approval.fields import (
-    NOT_JUDGED,
+from copyrator.bundles.features.approval.fields import NOT_JUDGED, AsApprovedStatus
+from copyrator.bundles.features.approval.reasons import StoredReason
+from copyrator.bundles.jobs.job import DeployOrder, order_of
+from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.fields import (
     ApprovalSpec,
     ApprovedPlan,
-    AsApprovedStatus,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import (
     GUARDED_NAME_LENGTH,
     GuardedDeploy,
     ListTooLargeError,
     find_refusals,
     judge_refusals,
 )
-from copyrator.bundles.features.approval.guard.lists import GuardLists
-from copyrator.bundles.features.approval.jobs import read_printed_plan, read_printed_stored
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import HeldPlan, Proof, is_made_of, planned_order
-from copyrator.bundles.features.approval.queue import PlanTiming, QueuedFeature
-from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.record import PlanResult
-from copyrator.bundles.features.approval.secrets import (
+from copyrator.bundles.plans.guard.lists import GuardLists
+from copyrator.bundles.plans.jobs import LINE_BYTES, read_printed_plan
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.orders import HeldPlan, Proof, is_made_of, planned_order
+from copyrator.bundles.plans.queue import PlanTiming, QueuedFeature
+from copyrator.bundles.plans.record import PlanResult
+from copyrator.bundles.plans.secrets import (
     InventoryStore,
     PlanStore,
     RollbackHooks,
     ValuesSealer,
     operations_secret,
 )
-from copyrator.bundles.jobs.job import DeployOrder, order_of
-from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord, exit_code
-from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class DeployHolder(JobHolder):
         Raises:
             ApiError: what was planned can't be read.
         """
-        if self.enforcement.policy is None:
+        if self.enforcement.guard.policy is None:
             return status
         is_deploy = isinstance(plan, PlanStatus)
         if not (isinstance(plan, PlanStatus) and plan.enforced):
@@ -197,7 +197,7 @@ class DeployHolder(JobHolder):
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self.enforcement.policy)
+            proof = replace(proof, guard=self.enforcement.guard.policy)
         return planned_order(order, sealed, proof)
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
@@ -288,7 +288,7 @@ class DeployHolder(JobHolder):
         Raises:
             ApiError: what was planned can't be read now.
         """
-        policy = self.enforcement.policy
+        policy = self.enforcement.guard.policy
         if not entry.status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):
@@ -370,3 +370,11 @@ def record_end(status: BundleStatus, ending: Ending, found: Findings) -> BundleS
         plan_seal=plan.seal if is_of_plan else None,
     )
     return structs.replace(status, deployed=deployed)
+
+
+async def read_printed_stored(
+    output: PodReader, pods: list[dict[str, Any]], nonce: str
+) -> StoredReason:
+    """What the last line of a deploy's log says of what was stored for the release."""
+    last = await output.log(pods, tail_lines=1, limit_bytes=LINE_BYTES)
+    return read_stored(last, nonce)

@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.guard.listing import Blame, DeniedWrite
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.script import STORED, PlanExit, StoredWord
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
 from copyrator.bundles.jobs.werf_error import first_cause, strip_layers
+from copyrator.bundles.plans.guard.listing import Blame, DeniedWrite
+from copyrator.bundles.plans.script import STORED, PlanExit, StoredWord
 
 _OTHER_REVISION: Final = re.compile(
     r"(?:[a-z -]{1,80}: ){0,9}"

@@ -39,24 +39,31 @@ from copyrator.bundles.features.approval.deploys import (
     HoldingFeature,
     record_end,
 )
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.fields import AsApprovedStatus, as_approved_condition
+from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
+from copyrator.bundles.features.approval.permissions import PermissionRecorder
+from copyrator.bundles.features.approval.settings import ApprovalSettings
+from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
+from copyrator.bundles.jobs.job import UninstallOrder
+from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.fields import (
     ApprovalSpec,
-    AsApprovedStatus,
     PlanDecision,
     PlanOutcome,
     PlanRequests,
     PlanStatus,
-    as_approved_condition,
 )
-from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
-from copyrator.bundles.features.approval.guard.ends import JobEnds
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.machine import PlanParts, target_of
-from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.queue import PlanQueue
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.plans.guard.ends import JobEnds
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import Guard
+from copyrator.bundles.plans.guard.lists import GuardLists, GuardTiming
+from copyrator.bundles.plans.jobs import PlanJobClient
+from copyrator.bundles.plans.machine import PlanParts, target_of
+from copyrator.bundles.plans.queue import PlanQueue
+from copyrator.bundles.plans.record import (
     DEPLOY,
     awaited_plan,
     awaits_approval_since,
@@ -67,12 +74,7 @@ from copyrator.bundles.features.approval.record import (
     requested_plan,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
-from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
-from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.outcome import Ending, JobRecord
-from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.secrets import InputsStore, ValuesSealer
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -106,11 +108,12 @@ class ApprovalFeature(HoldingFeature):
             features=features,
             inputs=InputsStore(context, seals, parts.of(Isolated)),
         )
-        self.queue = PlanQueue(context, jobs)
+        settings, own = context.settings, context.settings.of(ApprovalSettings)
+        guard = Guard(own.guard_policy, settings.lease_namespace or settings.namespace)
+        self.queue = PlanQueue(context, jobs, own.max_plan_jobs)
         self.parts = PlanParts(context, plan_jobs, self.queue, parts.of(PollStates))
         self._permissions = PermissionRecorder(context, seals)
-        settings = context.settings
-        enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
+        enforcement = EnforcementReviewer(context.reviewer, guard, context.monotonic)
         self.plans = DeployPlans(
             self.parts,
             permissions=self._permissions,
@@ -119,7 +122,7 @@ class ApprovalFeature(HoldingFeature):
         kept = context.timing.of(GuardTiming).kept
         client, informers = context.client, context.informers
         ends = JobEnds(client, informers)
-        self._lists = GuardLists(client, settings, informers, ends, kept=kept)
+        self._lists = GuardLists(client, guard, informers, ends, kept=kept)
         held = context, jobs, self.values, self._lists, enforcement
         self.deploys = DeployHolder(*held)
         self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))
@@ -136,7 +139,7 @@ class ApprovalFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:

@@ -20,21 +20,21 @@ from copyrator.bundles.engine.poll import retry_delay
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import JobHolder
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanRecord
-from copyrator.bundles.features.approval.guard.listing import (
-    GUARDED_NAME_LENGTH,
-    GuardedUninstall,
-    ListTooLargeError,
-)
-from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
-from copyrator.bundles.features.approval.operations import RenderedObjects
-from copyrator.bundles.features.approval.record import PlanFault
-from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.features.approval.secrets import ReleaseInventory
 from copyrator.bundles.jobs.identity import job_name
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.fields import ApprovalSpec, PlanRecord
+from copyrator.bundles.plans.guard.listing import (
+    GUARDED_NAME_LENGTH,
+    GuardedUninstall,
+    ListTooLargeError,
+)
+from copyrator.bundles.plans.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
+from copyrator.bundles.plans.operations import RenderedObjects
+from copyrator.bundles.plans.record import PlanFault
+from copyrator.bundles.plans.script import require_guard
+from copyrator.bundles.plans.secrets import ReleaseInventory
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 
@@ -188,7 +188,7 @@ class UninstallHolder(JobHolder):
                 text = f"The uninstall isn't held to what plans had: {guarded}"
                 self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
             return order
-        policy = self.enforcement.policy or ""
+        policy = self.enforcement.guard.policy or ""
         order = replace(order, name_length=GUARDED_NAME_LENGTH, before=require_guard(policy))
         try:
             await self.lists.write(order.job, guarded)
@@ -210,7 +210,7 @@ class UninstallHolder(JobHolder):
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.enforcement.policy is not None and not spec.is_remote:
+        if self.enforcement.guard.policy is not None and not spec.is_remote:
             known = await self.inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:

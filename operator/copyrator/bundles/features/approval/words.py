@@ -13,16 +13,17 @@ from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.fields import AsApprovedStatus
+from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.plans.fields import (
     MAX_UNBOUND,
     ApprovalSpec,
-    AsApprovedStatus,
     PlanDecision,
     PlanOutcome,
     PlanStatus,
     PlanSummary,
 )
-from copyrator.bundles.features.approval.plan_words import (
+from copyrator.bundles.plans.plan_words import (
     BOUND,
     ENFORCED,
     EXACT,
@@ -30,7 +31,6 @@ from copyrator.bundles.features.approval.plan_words import (
     PlanWord,
     describe_difference,
 )
-from copyrator.bundles.jobs.rights import format_permission
 from copyrator.bundles.words import (
     Body,
     Deploy,
@@ -98,7 +98,7 @@ def operation_counts(plan: PlanSummary) -> str:
     if not plan.operations:
         return "no operations"
     risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    from copyrator.bundles.features.approval.operations import (  # noqa: PLC0415 - not for lists
+    from copyrator.bundles.plans.operations import (  # noqa: PLC0415 - not for lists
         describe_counts,
     )
 
@@ -204,7 +204,7 @@ def plan_facts(plan: PlanStatus) -> Iterator[Detail]:
 
 def permission_summary(status: BundleStatus) -> str:
     """``missing: create, patch deployments.apps in apps``; empty where nothing is known."""
-    from copyrator.bundles.features.approval.rights import (  # noqa: PLC0415 - not for lists
+    from copyrator.bundles.plans.rights import (  # noqa: PLC0415 - not for lists
         missing_of,
     )
 

@@ -17,6 +17,7 @@ from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.attest.attester import Attester, attest_input
 from copyrator.bundles.features.attest.fields import PUSH_FAULTS, AttestationsStatus, AttestSpec
 from copyrator.bundles.features.attest.keys import AttestKeyReader
+from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.bundles.features.attest.statements import (
     attested_condition,
     find_pending,
@@ -55,8 +56,9 @@ class AttestFeature(Feature):
         """Count the Bundles whose statements can't be pushed, by the reason."""
         found = (entry.status.condition(ConditionType.ATTESTED) for entry in self.context.bundles)
         faults = Counter(one.reason for one in found if one.is_false)
+        gauge = self.context.metrics.of(AttestMetrics).bundles_unattested
         for fault in PUSH_FAULTS:
-            self.context.metrics.bundles_unattested.labels(fault).set(faults[fault])
+            gauge.labels(fault).set(faults[fault])
 
     def keep(self, entry: BundleEntry) -> Step:
         """Record what has changed by the time, or a statement that was pushed."""

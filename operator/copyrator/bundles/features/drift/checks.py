@@ -13,29 +13,8 @@ from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    ApprovedPlan,
-    Baseline,
-    PlanOutcome,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.jobs import EDITED
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanTask,
-    target_of,
-)
-from copyrator.bundles.features.approval.operations import Plan, covers
-from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    unbound_reasons,
-    without_unstable_file,
-)
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -55,6 +34,28 @@ from copyrator.bundles.features.drift.record import (
     set_baseline,
     set_unknown,
     switch_off_drift,
+)
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
+from copyrator.bundles.plans.jobs import EDITED
+from copyrator.bundles.plans.machine import (
+    PlanMachine,
+    PlanMemory,
+    PlanTask,
+    target_of,
+)
+from copyrator.bundles.plans.operations import Plan, covers
+from copyrator.bundles.plans.orders import is_made_of
+from copyrator.bundles.plans.record import (
+    PlanFault,
+    PlanResult,
+    unbound_reasons,
+    without_unstable_file,
 )
 from copyrator.kube.errors import Forbidden
 
@@ -174,7 +175,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
             count = check_rhythm(entry.uid, task.spec.part(DriftSpec).interval).count(since, now)
-            self.context.metrics.drift_checks_skipped.inc(count)
+            self.context.metrics.of(DriftMetrics).drift_checks_skipped.inc(count)
             return Step(entry)
         return step
 

@@ -22,11 +22,9 @@ from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.approval.deploys import HoldingFeature
 from copyrator.bundles.features.approval.endings import planned_ending
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, PlanStatus
-from copyrator.bundles.features.approval.machine import target_of
-from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -47,6 +45,9 @@ from copyrator.bundles.features.drift.record import (
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.fields import ApprovalSpec, Baseline, PlanStatus
+from copyrator.bundles.plans.machine import target_of
+from copyrator.bundles.plans.record import is_free_for
 from copyrator.kube.events import WARNING
 
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
@@ -74,8 +75,9 @@ class DriftFeature(HoldingFeature):
         """Count the Bundles whose objects have drifted."""
         conditions = (one.status.condition(ConditionType.DRIFTED) for one in self.context.bundles)
         found = Counter(one.reason for one in conditions if one.is_true)
+        gauge = self.context.metrics.of(DriftMetrics).bundles_drifted
         for reason in _DRIFTED:
-            self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
+            gauge.labels(reason).set(found[reason])
 
     # --- a reconcile ------------------------------------------------------------------------------
 
@@ -227,7 +229,7 @@ class DriftFeature(HoldingFeature):
     def _record_correction(self, entry: BundleEntry) -> None:
         status = entry.status
         outcome = status.attempted.outcome or ""
-        self.context.metrics.drift_corrections.labels(outcome.lower()).inc()
+        self.context.metrics.of(DriftMetrics).drift_corrections.labels(outcome.lower()).inc()
         if outcome == Outcome.SUCCEEDED:
             text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
             self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)

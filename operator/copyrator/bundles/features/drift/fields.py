@@ -24,7 +24,7 @@ from copyrator.api.schema import (
 )
 from copyrator.api.selectors import Globs
 from copyrator.api.text import at_most
-from copyrator.bundles.features.approval.fields import PlanRecord
+from copyrator.bundles.plans.fields import PlanRecord
 
 
 class DriftMode(StrEnum):

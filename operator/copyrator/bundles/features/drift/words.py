@@ -19,9 +19,9 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.features.approval.fields import PlanOutcome
 from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus, DriftVerdict
 from copyrator.bundles.jobs.identity import spec_hash
+from copyrator.bundles.plans.fields import PlanOutcome
 from copyrator.bundles.words import Mark, Notice, Place, Section, Told, Tone, View, Words
 
 _TEXT: Final = 2000

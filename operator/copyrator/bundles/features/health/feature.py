@@ -30,6 +30,7 @@ from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.health import judge
 from copyrator.bundles.features.health.fields import HealthSpec, watched_health
+from copyrator.bundles.features.health.metrics import HealthMetrics
 from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
 from copyrator.bundles.jobs.identity import other_manager
@@ -67,8 +68,9 @@ class HealthFeature(Feature):
     def publish(self) -> None:
         """Count the Bundles by their condition."""
         found = Counter(watched_health(one.spec, one.status) for one in self.context.bundles)
+        gauge = self.context.metrics.of(HealthMetrics).bundles_health
         for status in ConditionStatus:
-            self.context.metrics.bundles_health.labels(status).set(found[status])
+            gauge.labels(status).set(found[status])
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch the release; nothing is watched in a namespace that doesn't accept it."""

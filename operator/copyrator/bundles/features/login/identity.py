@@ -21,6 +21,6 @@ def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
     if not spec.uses(LoginSpec) or (cloud := cloud_of(spec)) is None:
         return None
-    own = settings.part(LoginSettings).operator_identity_namespaces
+    own = settings.of(LoginSettings).operator_identity_namespaces
     is_ours = _globs(own).matches(spec.namespace)
     return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)

@@ -28,21 +28,6 @@ from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanParts,
-    PlanTask,
-)
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.queue import QueuedFeature
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    PlanTarget,
-    set_message,
-)
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import (
     PREVIEW,
@@ -57,6 +42,21 @@ from copyrator.bundles.features.previews.record import (
 )
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.fields import Baseline, PlanStatus
+from copyrator.bundles.plans.machine import (
+    PlanMachine,
+    PlanMemory,
+    PlanParts,
+    PlanTask,
+)
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.queue import QueuedFeature
+from copyrator.bundles.plans.record import (
+    PlanFault,
+    PlanResult,
+    PlanTarget,
+    set_message,
+)
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:

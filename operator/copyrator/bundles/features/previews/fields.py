@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from copyrator.bundles.features.approval.fields import PlanSummary
+from copyrator.bundles.plans.fields import PlanSummary
 
 
 class PreviewPlan(PlanSummary, frozen=True):

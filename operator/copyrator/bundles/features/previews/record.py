@@ -12,8 +12,11 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.text import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
-from copyrator.bundles.features.approval.fields import PlanRequests
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
+from copyrator.bundles.plans.fields import PlanRequests
+from copyrator.bundles.plans.record import (
     NewPlan,
     PlanFault,
     PlanPurpose,
@@ -23,9 +26,6 @@ from copyrator.bundles.features.approval.record import (
     summarize_result,
     with_record,
 )
-from copyrator.bundles.features.previews.fields import PreviewPlan
-from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
 
 _KEPT: Final = timedelta(days=1)
 """How long a preview, or the reason why there is none, and its Job are kept."""

@@ -25,6 +25,7 @@ from copyrator.bundles.features.signatures.gates import (
     verification,
     verified_condition,
 )
+from copyrator.bundles.features.signatures.metrics import SignatureMetrics
 from copyrator.bundles.features.signatures.store import TrustStore
 from copyrator.bundles.features.signatures.verdicts import unavailable, verdict
 from copyrator.bundles.features.signatures.verifier import SignatureVerifier
@@ -67,7 +68,7 @@ class SignaturesFeature(Feature):
         """Count the Bundles that aren't trusted."""
         found = (one.status.part(Verification).verdict for one in self.context.bundles)
         untrusted = sum(verdict == Trust.NOT_TRUSTED for verdict in found)
-        self.context.metrics.bundles_untrusted.set(untrusted)
+        self.context.metrics.of(SignatureMetrics).bundles_untrusted.set(untrusted)
 
     async def read(self, entry: BundleEntry, spec: BundleSpec, found: Findings) -> Asked | None:
         """What is required; None: nothing."""

@@ -206,7 +206,7 @@ class TrustStore:
                 raise NotFound
             body = await self._context.client.get(CONFIGMAPS, home, CONFIG_MAP)
         except NotFound:
-            if self._context.settings.part(SignaturesSettings).require_signature_policy:
+            if self._context.settings.of(SignaturesSettings).require_signature_policy:
                 raise SpecError(POLICY_KEY, REQUIRED) from None
             return NO_POLICY
         return await asyncio.to_thread(policy_in, body)

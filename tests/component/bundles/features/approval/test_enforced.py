@@ -30,7 +30,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.packed_charts import chart
 
-from copyrator.bundles.features.approval.guard.enforcement import API_SERVICES
+from copyrator.bundles.plans.guard.enforcement import API_SERVICES
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -29,10 +29,10 @@ from tests.component.kube.fake_api import error
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.engine.attempt import AttemptMemory
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.guard.lists import GuardTiming
-from copyrator.bundles.features.approval.operations import BEGIN
-from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.approval.secrets import StoredPlans
+from copyrator.bundles.plans.guard.lists import GuardTiming
+from copyrator.bundles.plans.operations import BEGIN
+from copyrator.bundles.plans.script import PlanExit
+from copyrator.bundles.plans.secrets import StoredPlans
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"

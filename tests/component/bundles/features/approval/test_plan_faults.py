@@ -27,9 +27,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.features.approval.operations import BEGIN, END, PLAN_OPERATIONS
-from copyrator.bundles.features.approval.queue import PlanTiming
-from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.plans.operations import BEGIN, END, PLAN_OPERATIONS
+from copyrator.bundles.plans.queue import PlanTiming
+from copyrator.bundles.plans.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 

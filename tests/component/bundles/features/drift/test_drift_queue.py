@@ -28,8 +28,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.drift.checks import DriftTiming
+from copyrator.bundles.plans.queue import PlanTiming
 
 NAMES = [f"shop{number:02}" for number in range(6)]
 FLEET = 300 if LONG else 20

@@ -10,15 +10,15 @@ from tests.replacing import replace
 from copyrator.api.bundle_spec import BundleSpec, Part, Retry
 from copyrator.api.bundle_status import BundleStatus, Deployed
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.plans.fields import (
     ApprovalMode,
     ApprovalSpec,
     OperationCounts,
     PlanOutcome,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import PlanResult, PlanTarget
+from copyrator.bundles.plans.operations import Operation, OperationType, Plan
+from copyrator.bundles.plans.record import PlanResult, PlanTarget
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=2)

@@ -23,15 +23,15 @@ from copyrator.bundles.engine.gate import (
     Waiting,
 )
 from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.gates import GATE, passes, summary
+from copyrator.bundles.plans.fields import (
     ApprovalMode,
     ApprovalSpec,
     OperationCounts,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.gates import GATE, passes, summary
-from copyrator.bundles.features.approval.plan_words import UNKNOWN
-from copyrator.bundles.features.approval.record import PlanTarget
+from copyrator.bundles.plans.plan_words import UNKNOWN
+from copyrator.bundles.plans.record import PlanTarget
 
 
 def judged(

@@ -29,15 +29,15 @@ from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED
 from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import (
     ApprovalMode,
     ApprovalSpec,
     PlanOutcome,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.record import DEPLOY
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.record import DEPLOY
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import (
     LIST_BYTES,
     GuardedDeploy,
     GuardedUninstall,
@@ -23,14 +24,13 @@ from copyrator.bundles.features.approval.guard.listing import (
     list_of,
     uninstall_list,
 )
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.plans.operations import (
     PLAN_BYTES,
     PLAN_OPERATIONS,
     Operation,
     OperationType,
     read_operation,
 )
-from copyrator.bundles.jobs.rights import ServiceAccount
 
 ACCOUNT = ServiceAccount("team", "werf")
 DEPLOY = GuardedDeploy(

@@ -11,11 +11,9 @@ import pytest
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import GuardedUninstall
-from copyrator.bundles.features.approval.guard.lists import GuardLists, StoredLists, read_page
-from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.settings.config import Settings
+from copyrator.bundles.plans.guard.listing import Guard, GuardedUninstall
+from copyrator.bundles.plans.guard.lists import GuardLists, StoredLists, read_page
 
 KEPT = 60.0
 
@@ -65,10 +63,8 @@ async def test_a_list_that_is_written_anew_as_its_removal_begins_stays(
     store: dict[ObjectName, StoredLists | None] = {ObjectName("home", "guard.1"): read_page(body)}
     watch = SimpleNamespace(store=store, synced=True, release=lambda: None)
     informers: Any = SimpleNamespace(acquire=lambda *_: watch)
-    guard = ApprovalSettings(guard_policy="guard")
-    settings = Settings(lease_namespace="home", features=(guard,))
     jobs, again = Ended(), asyncio.Event()
-    lists = GuardLists(client, settings, informers, jobs, kept=KEPT)
+    lists = GuardLists(client, Guard("guard", "home"), informers, jobs, kept=KEPT)
     lists.start()
     loop.call_later(KEPT / 2, again.set)
     jobs.job_changed(None)

@@ -8,9 +8,9 @@ from copyrator.api.bundle_status import Outcome
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.features.approval.endings import refused_ending
-from copyrator.bundles.features.approval.guard.listing import Blame, find_refusals, judge_refusals
-from copyrator.bundles.features.approval.operations import Operation, read_objects, read_operation
 from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.plans.guard.listing import Blame, find_refusals, judge_refusals
+from copyrator.bundles.plans.operations import Operation, read_objects, read_operation
 
 POLICY = "shop.guard"
 RELEASE = ReleaseKey("app", "shop", "")

@@ -6,8 +6,8 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
-from copyrator.bundles.features.approval.operations import Operation, OperationType, RenderedObjects
-from copyrator.bundles.features.approval.secrets import ReleaseInventory, read_release
+from copyrator.bundles.plans.operations import Operation, OperationType, RenderedObjects
+from copyrator.bundles.plans.secrets import ReleaseInventory, read_release
 
 HOOK = Operation(OperationType.CREATE, "", "batch", "Job", "clean")
 ONE = RenderedObjects(frozenset({"::ConfigMap:a", "::ConfigMap:b"}))

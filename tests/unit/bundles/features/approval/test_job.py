@@ -13,8 +13,12 @@ from tests.unit.bundles.job_samples import (
 )
 
 from copyrator.api.bundle_spec import SecretKey
-from copyrator.bundles.features.approval.guard.listing import GUARDED_NAME_LENGTH
-from copyrator.bundles.features.approval.orders import (
+from copyrator.bundles.jobs.checks import checked_deploy
+from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
+from copyrator.bundles.jobs.pod import Login
+from copyrator.bundles.jobs.restrictions import restrict_spec
+from copyrator.bundles.plans.guard.listing import GUARDED_NAME_LENGTH
+from copyrator.bundles.plans.orders import (
     Proof,
     SealedValues,
     build_plan_job,
@@ -23,11 +27,7 @@ from copyrator.bundles.features.approval.orders import (
     sealed_secret_key,
     sealed_value,
 )
-from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.jobs.checks import checked_deploy
-from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job, build_uninstall_job
-from copyrator.bundles.jobs.pod import Login
-from copyrator.bundles.jobs.restrictions import restrict_spec
+from copyrator.bundles.plans.script import require_guard
 
 GOLDEN = Path(__file__).parent / "golden"
 SEALED = SealedValues(

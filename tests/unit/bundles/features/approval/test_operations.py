@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.features.approval.fields import OperationCounts, PlanStatus
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.plans.fields import OperationCounts, PlanStatus
+from copyrator.bundles.plans.operations import (
     Operation,
     OperationType,
     Plan,
@@ -29,7 +29,7 @@ from copyrator.bundles.features.approval.operations import (
     read_revision,
     risky,
 )
-from copyrator.bundles.features.approval.record import id_of
+from copyrator.bundles.plans.record import id_of
 
 OBJECTS = ("::ConfigMap:a", "::Pod:a", ":apps:Deployment:a", "ns:apps:Deployment:a")
 operations = st.builds(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.bundles.features.approval.jobs import pinned_image
+from copyrator.bundles.plans.jobs import pinned_image
 
 REPO = "registry.werf.io/werf/werf"
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans.operations import (
     BEGIN,
     END,
     HIDDEN_LENGTH,
@@ -28,7 +29,6 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     read_plan,
 )
-from copyrator.bundles.jobs.checks import Inexact
 
 NONCE = "0123456789abcdef" * 2
 OTHER = "f" * 32

@@ -28,9 +28,9 @@ from copyrator.bundles.engine.gate import (
     record_verdicts,
 )
 from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import ApprovalMode, PlanStatus
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from copyrator.bundles.features.approval.inputs import (
+from copyrator.bundles.plans.inputs import (
     PLAN_INPUT_FILE_KEYS,
     FileHash,
     Inputs,
@@ -19,7 +19,7 @@ from copyrator.bundles.features.approval.inputs import (
     key_hashes_of,
     read_inputs,
 )
-from copyrator.bundles.features.approval.secrets import keyed_hash
+from copyrator.bundles.plans.secrets import keyed_hash
 
 KEY = b"0" * 32
 

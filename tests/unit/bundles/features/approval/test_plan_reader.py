@@ -15,11 +15,11 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.engine.feature import Content, Features
-from copyrator.bundles.features.approval.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
-from copyrator.bundles.features.approval.operations import Plan
 from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject
+from copyrator.bundles.plans.operations import Plan
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)

@@ -35,8 +35,14 @@ from copyrator.api.schema import Packed
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import read_entry
 from copyrator.bundles.engine.step import AT_ONCE, record_part
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.gates import record_decision
+from copyrator.bundles.features.drift.record import CHECK
+from copyrator.bundles.features.previews.record import PREVIEW
+from copyrator.bundles.features.rollback.fields import PinStatus
+from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import (
     MAX_RISKY,
     MAX_UNBOUND,
     ApprovalMode,
@@ -45,14 +51,8 @@ from copyrator.bundles.features.approval.fields import (
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.bundles.features.approval.gates import record_decision
-from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanTarget
-from copyrator.bundles.features.drift.record import CHECK
-from copyrator.bundles.features.previews.record import PREVIEW
-from copyrator.bundles.features.rollback.fields import PinStatus
-from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans.operations import Operation, OperationType, Plan
+from copyrator.bundles.plans.record import DEPLOY, PlanFault, PlanTarget
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:

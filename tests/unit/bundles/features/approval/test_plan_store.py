@@ -14,10 +14,10 @@ from tests.replacing import replace
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.sealed import SealStore
-from copyrator.bundles.features.approval.fields import ApprovedPlan, Baseline
-from copyrator.bundles.features.approval.orders import OPERATIONS, approved_operations
-from copyrator.bundles.features.approval.secrets import PlanStore, operations_secret
 from copyrator.bundles.jobs.script import SALT, SealedFile, seal_of
+from copyrator.bundles.plans.fields import ApprovedPlan, Baseline
+from copyrator.bundles.plans.orders import OPERATIONS, approved_operations
+from copyrator.bundles.plans.secrets import PlanStore, operations_secret
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"

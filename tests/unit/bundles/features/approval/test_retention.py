@@ -10,12 +10,12 @@ from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, PLANNE
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval import record as plan_record
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import keep_preview
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans import record as plan_record
 
 JOB = "shop-plan-1"
 DAYS = 24 * 3600

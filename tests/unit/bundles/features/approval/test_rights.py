@@ -11,9 +11,16 @@ from tests.conditions import conditions
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import MAX_MISSING, Attempted, BundleStatus, MissingPermission
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS, Operation, OperationType
-from copyrator.bundles.features.approval.rights import (
+from copyrator.bundles.fields import parse_status
+from copyrator.bundles.jobs.checks import PERMISSION_KINDS
+from copyrator.bundles.jobs.rights import (
+    VERBS,
+    RequiredPermission,
+    ServiceAccount,
+)
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.operations import PLAN_OPERATIONS, Operation, OperationType
+from copyrator.bundles.plans.rights import (
     KindIn,
     PermissionFindings,
     kinds_of,
@@ -21,13 +28,6 @@ from copyrator.bundles.features.approval.rights import (
     read_needs,
     record_findings,
     required_permissions,
-)
-from copyrator.bundles.fields import parse_status
-from copyrator.bundles.jobs.checks import PERMISSION_KINDS
-from copyrator.bundles.jobs.rights import (
-    VERBS,
-    RequiredPermission,
-    ServiceAccount,
 )
 from copyrator.cli.bundles.roles import grants
 from copyrator.kube.resources import CRDS, NAMESPACES, SECRETS, Resource

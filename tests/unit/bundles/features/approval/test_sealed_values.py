@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.unit.bundles.job_samples import ORDER
 
-from copyrator.bundles.features.approval.orders import (
+from copyrator.bundles.jobs.job import werf_env
+from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.orders import (
     SealedValues,
     salt_secret,
     sealed_render_salt,
@@ -13,8 +15,6 @@ from copyrator.bundles.features.approval.orders import (
     sealed_value,
     values_secret,
 )
-from copyrator.bundles.jobs.job import werf_env
-from copyrator.bundles.jobs.script import SealedFile
 
 
 def test_each_secret_has_a_name_of_its_own() -> None:

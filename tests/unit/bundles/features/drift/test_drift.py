@@ -20,15 +20,6 @@ from copyrator.api.selectors import Globs
 from copyrator.api.text import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.engine import deciding
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, Baseline, PlanStatus
-from copyrator.bundles.features.approval.operations import (
-    Operation,
-    OperationType,
-    Plan,
-    read_operation,
-)
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.drift.fields import (
     MAX_DRIFTED,
@@ -47,6 +38,15 @@ from copyrator.bundles.features.drift.record import (
     drifted_condition,
     due_at,
 )
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import ApprovalMode, Baseline, PlanStatus
+from copyrator.bundles.plans.operations import (
+    Operation,
+    OperationType,
+    Plan,
+    read_operation,
+)
+from copyrator.bundles.plans.record import DEPLOY, PlanFault, PlanResult
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from copyrator.api.text import quoted
-from copyrator.bundles.features.approval.fields import MAX_CHANGED
+from copyrator.bundles.plans.fields import MAX_CHANGED
 
 PLAN_INPUT_FILE_KEYS: Final = 100
 """Top-level keys of one values file whose changes are named, else only the file is named."""

@@ -10,11 +10,6 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
 from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.features.approval.script import (
-    StoredComparison,
-    deploy_command,
-    plan_command,
-)
 from copyrator.bundles.jobs import pod
 from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
@@ -29,6 +24,11 @@ from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
+from copyrator.bundles.plans.script import (
+    StoredComparison,
+    deploy_command,
+    plan_command,
+)
 
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from copyrator.bundles.features.approval.fields import PlanStatus, PlanSummary
+from copyrator.bundles.plans.fields import PlanStatus, PlanSummary
 
 UNKNOWN: Final = "it was made before this was judged"
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
+from copyrator.bundles.plans.guard.listing import (
+    Guard,
     GuardedDeploy,
     GuardedUninstall,
     config_map,
@@ -28,15 +29,13 @@ from copyrator.bundles.features.approval.guard.listing import (
     key_of,
     list_of,
 )
-from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invalid, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.kube.watch.reflector import WatchSpec
-from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
-    from copyrator.bundles.features.approval.guard.ends import JobEnds
+    from copyrator.bundles.plans.guard.ends import JobEnds
     from copyrator.kube.client.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -85,11 +84,11 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
 
 
 class GuardLists:
-    """The lists of all guarded Jobs; without ``guard_policy`` there are none.
+    """The lists of all guarded Jobs; without a policy there are none.
 
     Args:
         client: writes and removes them.
-        settings: name the policy and the operator's namespace.
+        guard: names the policy and their namespace.
         informers: watch them.
         jobs: tell when a Job has ended.
         kept: seconds that a list outlives its Job's pods.
@@ -98,15 +97,14 @@ class GuardLists:
     def __init__(
         self,
         client: KubeClient,
-        settings: Settings,
+        guard: Guard,
         informers: InformerFactory,
         jobs: JobEnds,
         *,
         kept: float,
     ) -> None:
         self._client = client
-        self._namespace = settings.lease_namespace or settings.namespace
-        self._policy = settings.part(ApprovalSettings).guard_policy
+        self._policy, self._namespace = guard
         self._informers = informers
         self._jobs = jobs
         self._kept = kept

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.docker_config import HUB_HOSTS
@@ -32,22 +32,6 @@ from copyrator.bundles.engine.job_client import JobClient, PodReader
 from copyrator.bundles.engine.references import MissingReferenceError, ReferenceReader
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.features.approval.endings import read_stored
-from copyrator.bundles.features.approval.fields import PlanRecord
-from copyrator.bundles.features.approval.operations import (
-    MAX_TEXT,
-    BlockFault,
-    Plan,
-    block_lines,
-    read_block,
-)
-from copyrator.bundles.features.approval.orders import build_plan_job, plan_order
-from copyrator.bundles.features.approval.permissions import is_namespace_missing
-from copyrator.bundles.features.approval.queue import PlanTiming
-from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.record import PlanFault
-from copyrator.bundles.features.approval.rights import read_needs
-from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind, Login
@@ -65,9 +49,26 @@ from copyrator.bundles.jobs.werf_error import (
     refuses_login,
     remove_template_text,
 )
-from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.bundles.plans.fields import PlanRecord
+from copyrator.bundles.plans.operations import (
+    MAX_TEXT,
+    BlockFault,
+    Plan,
+    block_lines,
+    read_block,
+)
+from copyrator.bundles.plans.orders import build_plan_job, plan_order
+from copyrator.bundles.plans.queue import PlanTiming
+from copyrator.bundles.plans.record import PlanFault
+from copyrator.bundles.plans.rights import read_needs
+from copyrator.bundles.plans.secrets import InputsStore, ValuesSealer
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.resources import NAMESPACES
 from copyrator.oci.errors import RegistryError
 from copyrator.workqueue.fairness import FairLimit
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 TENANT_PLAN_READS: Final = 2
 """Logs of plans that are read for one namespace at a time: a kubelet that hangs delays nothing
@@ -553,16 +554,8 @@ class PlanJobClient:
             metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))
 
 
-_LINE_BYTES: Final = 512
+LINE_BYTES: Final = 512
 """Bytes of a log's last line that are read."""
-
-
-async def read_printed_stored(
-    output: PodReader, pods: list[dict[str, Any]], nonce: str
-) -> StoredReason:
-    """What the last line of a deploy's log says of what was stored for the release."""
-    last = await output.log(pods, tail_lines=1, limit_bytes=_LINE_BYTES)
-    return read_stored(last, nonce)
 
 
 async def read_printed_plan(
@@ -573,9 +566,24 @@ async def read_printed_plan(
     Raises:
         ApiError: it can't be read.
     """
-    last = await output.read_log(pod, tail_lines=1, limit_bytes=_LINE_BYTES)
+    last = await output.read_log(pod, tail_lines=1, limit_bytes=LINE_BYTES)
     lines = block_lines(last, nonce)
     if isinstance(lines, BlockFault):
         return lines
     log_end = await output.read_log(pod, tail_lines=lines, limit_bytes=MAX_TEXT)
     return read_block(log_end, nonce)
+
+
+async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
+    """Whether a release's namespace doesn't exist; False where reading it is forbidden.
+
+    Raises:
+        ApiError: it can't be read now.
+    """
+    try:
+        await client.get(NAMESPACES, None, namespace)
+    except NotFound:
+        return True
+    except Forbidden:
+        log.debug("namespace %s can't be read", namespace)
+    return False

@@ -22,9 +22,8 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.step import Change
-from copyrator.bundles.features.approval.record import DEPLOY, PlanPurpose
-from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.jobs.outcome import JobRecord
+from copyrator.bundles.plans.record import DEPLOY, PlanPurpose
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""
@@ -87,11 +86,12 @@ class _Usage:
 
 
 class PlanQueue:
-    """The plans that are being made, and those that wait, in order."""
+    """The plans that are being made, and those that wait, in order; ``most`` at the same time."""
 
-    def __init__(self, context: Context, jobs: JobClient) -> None:
+    def __init__(self, context: Context, jobs: JobClient, most: int) -> None:
         self._context = context
         self._jobs = jobs
+        self._most = most
         self._waiting: dict[bool, dict[str, dict[Ticket, None]]] = {False: {}, True: {}}
         """By ``gives_way`` and namespace; one whose plan is called or ends goes to the end."""
         self._called: dict[Ticket, bool] = {}
@@ -239,8 +239,7 @@ class PlanQueue:
         return [Ticket(key, purpose) for purpose in self._purposes]
 
     def _usage(self) -> _Usage:
-        settings = self._context.settings.part(ApprovalSettings)
-        usage, now = _Usage(settings.max_plan_jobs), self._context.clock()
+        usage, now = _Usage(self._most), self._context.clock()
         pending: Counter[str] = Counter()
         giving = {one.job_kind for one in self._purposes if one.gives_way}
         for job in sorted(self._plans(), key=lambda one: (one.created or now, one.name)):

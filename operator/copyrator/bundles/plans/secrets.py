@@ -24,8 +24,13 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.references import ReferenceReader, TakeFiles
 from copyrator.bundles.engine.sealed import SealKind, SealStore
-from copyrator.bundles.features.approval.fields import ApprovedPlan, Baseline, PlanStatus
-from copyrator.bundles.features.approval.inputs import (
+from copyrator.bundles.jobs.redaction import (
+    BUNDLE_REDACTION_INLINE_BRACKETS,
+    BUNDLE_REDACTION_INLINE_BYTES,
+)
+from copyrator.bundles.jobs.script import SALT, seal_of
+from copyrator.bundles.plans.fields import ApprovedPlan, Baseline, PlanStatus
+from copyrator.bundles.plans.inputs import (
     FileHash,
     Hashes,
     Inputs,
@@ -34,7 +39,7 @@ from copyrator.bundles.features.approval.inputs import (
     key_hashes_of,
     read_inputs,
 )
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.plans.operations import (
     NO_OBJECTS,
     PLAN_BYTES,
     Operation,
@@ -45,7 +50,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     read_plan,
 )
-from copyrator.bundles.features.approval.orders import (
+from copyrator.bundles.plans.orders import (
     OPERATIONS,
     RENDER_SALT,
     SealedValues,
@@ -55,11 +60,6 @@ from copyrator.bundles.features.approval.orders import (
     sealed_value,
     values_secret,
 )
-from copyrator.bundles.jobs.redaction import (
-    BUNDLE_REDACTION_INLINE_BRACKETS,
-    BUNDLE_REDACTION_INLINE_BYTES,
-)
-from copyrator.bundles.jobs.script import SALT, seal_of
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.fairness import TimeSlice

@@ -23,7 +23,11 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import count, format_time, parse_time
 from copyrator.bundles.engine.gate import Candidate
 from copyrator.bundles.engine.poll import retry_delay
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.jobs.identity import hash_of, job_name
+from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
+from copyrator.bundles.jobs.rights import RequiredPermission
+from copyrator.bundles.plans.fields import (
     MAX_RISKY,
     MAX_UNBOUND,
     ApprovalSpec,
@@ -34,7 +38,7 @@ from copyrator.bundles.features.approval.fields import (
     PlanRequests,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.plans.operations import (
     Operation,
     Plan,
     all_planned,
@@ -44,11 +48,7 @@ from copyrator.bundles.features.approval.operations import (
     has_further_objects,
     list_risky,
 )
-from copyrator.bundles.features.approval.rights import KindIn, missing_of
-from copyrator.bundles.jobs.checks import Inexact
-from copyrator.bundles.jobs.identity import hash_of, job_name
-from copyrator.bundles.jobs.pod import LONG_TTL, JobKind, Kept
-from copyrator.bundles.jobs.rights import RequiredPermission
+from copyrator.bundles.plans.rights import KindIn, missing_of
 from copyrator.bundles.tags import admits, is_below
 
 APPROVAL: Final = "approval"

@@ -37,7 +37,6 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from copyrator.api.text import quoted
-from copyrator.bundles.features.approval.fields import OperationCounts
 from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -46,6 +45,7 @@ from copyrator.bundles.jobs.checks import (
     HOOK,
     Inexact,
 )
+from copyrator.bundles.plans.fields import OperationCounts
 
 PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""

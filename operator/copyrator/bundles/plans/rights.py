@@ -16,8 +16,6 @@ from copyrator.api import structs
 from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import Operation
 from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
@@ -27,6 +25,8 @@ from copyrator.bundles.jobs.rights import (
     list_missing,
     merge_permissions,
 )
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.operations import Operation
 
 _RESOURCE: Final = re.compile(
     r"([a-z0-9][a-z0-9-]{0,62}(?:/[a-z]{1,63})?)(?:\.([a-z0-9][a-z0-9.-]{0,252}))?"

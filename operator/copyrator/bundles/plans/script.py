@@ -19,20 +19,6 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from copyrator.bundles.features.approval.operations import (
-    BEGIN,
-    END,
-    EXACT,
-    HIDDEN_LENGTH,
-    MAX_HIDDEN,
-    MOST_OBJECT_LINES,
-    OBJECT,
-    PLAN_BYTES,
-    PLAN_OPERATIONS,
-    REVISION,
-    WRITES,
-    OperationType,
-)
 from copyrator.bundles.jobs.checks import (
     AS_ACCOUNT,
     AT_ROLLBACK,
@@ -46,6 +32,20 @@ from copyrator.bundles.jobs.checks import (
 from copyrator.bundles.jobs.pod import RENDER_DIR, literal
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import ASK_FOR_EVENTS, CheckExit, SealedFile, arguments
+from copyrator.bundles.plans.operations import (
+    BEGIN,
+    END,
+    EXACT,
+    HIDDEN_LENGTH,
+    MAX_HIDDEN,
+    MOST_OBJECT_LINES,
+    OBJECT,
+    PLAN_BYTES,
+    PLAN_OPERATIONS,
+    REVISION,
+    WRITES,
+    OperationType,
+)
 
 _TYPES: Final = "|".join(OperationType)
 _NODE: Final = "".join(

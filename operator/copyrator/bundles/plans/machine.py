@@ -23,12 +23,12 @@ from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import Step, record_part
-from copyrator.bundles.features.approval.fields import PlanRecord
-from copyrator.bundles.features.approval.jobs import PAUSED, PlanDelay, PlanJobClient
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import planned_job_hash
-from copyrator.bundles.features.approval.queue import PlanQueue, Ticket
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.plans.fields import PlanRecord
+from copyrator.bundles.plans.jobs import PAUSED, PlanDelay, PlanJobClient
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.orders import planned_job_hash
+from copyrator.bundles.plans.queue import PlanQueue, Ticket
+from copyrator.bundles.plans.record import (
     DEPLOY,
     PlanFault,
     PlanPurpose,
@@ -38,7 +38,7 @@ from copyrator.bundles.features.approval.record import (
     record_plan,
     set_message,
 )
-from copyrator.bundles.features.approval.secrets import PlanStore
+from copyrator.bundles.plans.secrets import PlanStore
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
