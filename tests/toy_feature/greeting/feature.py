@@ -167,10 +167,10 @@ class GreetingFeature(Feature):
 
     def publish(self) -> None:
         """Count the Bundles that greet."""
-        metrics = self.context.metrics.of(GreetingMetrics)
+        own = self.context.metrics.of(GreetingMetrics)
         found = (one.status.part(GreetingStatus).digest for one in self.context.bundles)
-        metrics.greeting.set(sum(one is not None for one in found))
-        metrics.attended.set(len(self._attended))
+        own.greeting.set(sum(one is not None for one in found))
+        own.attended.set(len(self._attended))
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None

@@ -155,7 +155,7 @@ GUARD: Final = "Enforced plans"
 @tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    guard_ = Guard(installation.settings.of(ApprovalSettings).guard_policy, installation.namespace)
+    found = Guard(installation.settings.of(ApprovalSettings).guard_policy, installation.namespace)
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
     if found.policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
