@@ -15,14 +15,19 @@ from typing import Any
 import click
 
 from copyrator.bundles.features import listed
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.settings.config import Settings
 from copyrator.settings.options import option
 
 
 def groups() -> list[Any]:
     """The groups of all settings, in the order in which --help shows them."""
-    found = (*Settings.__bases__, *listed("settings", "SETTINGS"))
-    return sorted(found, key=attrgetter("place"))
+    return sorted((*Settings.__bases__, *_of_bundles()), key=attrgetter("place"))
+
+
+def _of_bundles() -> tuple[Any, ...]:
+    """Those of the features, and of what several use."""
+    return (*listed("settings", "SETTINGS"), PlanSettings)
 
 
 def parameters() -> list[click.Parameter]:
@@ -64,7 +69,7 @@ def from_options(values: Mapping[str, Any]) -> Settings:
         names = {field.name for field in fields(kind)}
         return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
-    found: Settings = make(Settings, features=tuple(map(make, listed("settings", "SETTINGS"))))
+    found: Settings = make(Settings, features=tuple(map(make, _of_bundles())))
     return found
 
 

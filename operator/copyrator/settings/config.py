@@ -1,4 +1,4 @@
-"""The operator's settings but those of features, which are in ``settings.py`` of their folders.
+"""The operator's settings but those of features and plans, which are in their ``settings.py``.
 
 Flags, variables, the chart and documents are made from the rows. A flag has its setting's name:
 ``timer_idle`` is ``--timer-idle``, and a switch has ``--no-`` too. A variable is ``COPYRATOR_`` and
@@ -346,10 +346,10 @@ class Settings(Runtime, Copies, Engine, Gated, Webhook):
     """All settings, validated. Durations are seconds."""
 
     features: tuple[Group, ...] = ()
-    """Those of features; of the others the defaults hold."""
+    """Groups of features and of plans; of the others the defaults hold."""
 
     def of(self, kind: type[G]) -> G:
-        """The settings of a feature."""
+        """The group of this type."""
         return next((one for one in self.features if isinstance(one, kind)), None) or kind()
 
     @property

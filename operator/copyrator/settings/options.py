@@ -50,7 +50,7 @@ class Row(NamedTuple):
 class Group:
     """Settings of one thing, which the docstring says: a frozen dataclass whose fields are rows.
 
-    Those of a feature are in ``settings.py`` of its folder.
+    Those of a feature, and of plans, are in ``settings.py`` of its folder.
     """
 
     place: ClassVar[int]

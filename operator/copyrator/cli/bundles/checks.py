@@ -38,6 +38,7 @@ from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.plans.guard.enforcement import find_fault
 from copyrator.bundles.plans.guard.listing import Guard
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
@@ -155,7 +156,7 @@ GUARD: Final = "Enforced plans"
 @tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    found = Guard(installation.settings.of(ApprovalSettings).guard_policy, installation.namespace)
+    found = Guard(installation.settings.of(PlanSettings).guard_policy, installation.namespace)
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
     if found.policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"

@@ -43,7 +43,6 @@ from copyrator.bundles.features.approval.fields import AsApprovedStatus, as_appr
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
@@ -75,6 +74,7 @@ from copyrator.bundles.plans.record import (
     withdraw_plan,
 )
 from copyrator.bundles.plans.secrets import InputsStore, ValuesSealer
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.workqueue.isolated import Isolated
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class ApprovalFeature(HoldingFeature):
             features=features,
             inputs=InputsStore(context, seals, parts.of(Isolated)),
         )
-        settings, own = context.settings, context.settings.of(ApprovalSettings)
+        settings, own = context.settings, context.settings.of(PlanSettings)
         guard = Guard(own.guard_policy, settings.lease_namespace or settings.namespace)
         self.queue = PlanQueue(context, jobs, own.max_plan_jobs)
         self.parts = PlanParts(context, plan_jobs, self.queue, parts.of(PollStates))

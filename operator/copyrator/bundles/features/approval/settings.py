@@ -1,21 +1,10 @@
-"""Settings of plans and approval. Pure."""
+"""Settings of ``spec.approval``. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import click
-
-from copyrator.settings.options import (
-    DNS_SUBDOMAIN,
-    GLOBS,
-    NAMESPACE_GLOB,
-    Chart,
-    Group,
-    Pairs,
-    Text,
-    setting,
-)
+from copyrator.settings.options import GLOBS, NAMESPACE_GLOB, Chart, Group, Pairs, setting
 
 
 class ApprovalSettings(Group, place=40):
@@ -43,20 +32,6 @@ class ApprovalSettings(Group, place=40):
         "unless it is enforced, and bound or exact "
         "([the words](approval.md#how-certain-a-plan-is))",
         chart=Chart("bundles.requireBoundPlans"),
-    )
-    max_plan_jobs: int = setting(
-        click.IntRange(1, 100),
-        4,
-        "Jobs that may plan deploys at the same time; one namespace may have "
-        "[half of them](security.md#what-one-tenant-can-cost)",
-        chart=Chart("bundles.maxPlanJobs"),
-    )
-    guard_policy: str | None = setting(
-        Text(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
-        None,
-        "name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
-        "refuses what isn't approved; its lists are ConfigMaps in the Lease's namespace",
-        unset="none",
     )
 
 
