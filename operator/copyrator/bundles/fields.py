@@ -66,7 +66,7 @@ def spec_parts() -> tuple[type[Part], ...]:
 @cache
 def status_parts() -> tuple[type[Record], ...]:
     """What the features, and the engine, add to a status, by the names of their types."""
-    found = (*ENGINE_STATUS, *listed("fields", "STATUS"))
+    found = {*ENGINE_STATUS, *listed("fields", "STATUS")}  # two may have the same
     return tuple(sorted(found, key=lambda part: part.__name__))
 
 

@@ -533,11 +533,9 @@ class GreetingFeature(Feature):
         """What was printed is read for a minute."""
         return Kept(60) if job in self._printers(entry) else None
 
-    async def retire(self, entry: BundleEntry) -> None:
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
         """No more is printed."""
-        for job in self._printers(entry):
-            if not job.done:
-                await self._jobs.give_up(job)
+        return ()
 
     async def uninstall(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder

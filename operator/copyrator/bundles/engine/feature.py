@@ -571,14 +571,12 @@ class Feature:
 
     # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
 
-    async def retire(self, entry: BundleEntry) -> None:
-        """End its own Jobs of a Bundle that is being deleted; before its release is uninstalled.
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
+        """The names of its own Jobs that the uninstall of a deleted Bundle waits for.
 
-        Where the Bundle has Jobs that neither deploy nor uninstall.
-
-        Raises:
-            ApiError: the next reconcile repeats it.
+        All others that neither deploy nor uninstall are ended before that.
         """
+        return ()
 
     def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
         """How long a Job of its own is kept, by the status; None: as those that deploy.

@@ -1,4 +1,7 @@
-"""``status.asApproved``: whether a deploy stored what was approved; and what plans have."""
+"""``status.asApproved``: whether a deploy stored what was approved.
+
+``spec.approval`` and ``status.plan`` are in ``plans/fields.py``, as drift reads them, too.
+"""
 
 from __future__ import annotations
 

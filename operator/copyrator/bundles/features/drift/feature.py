@@ -19,9 +19,6 @@ from copyrator.bundles.engine.feature import Conclusion, P, Parts
 from copyrator.bundles.engine.gate import Findings, Occasion
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.features.approval.deploys import HoldingFeature
-from copyrator.bundles.features.approval.endings import planned_ending
-from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.drift.checks import DriftChecks
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
 from copyrator.bundles.features.drift.metrics import DriftMetrics
@@ -45,6 +42,8 @@ from copyrator.bundles.features.drift.record import (
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.endings import planned_ending
+from copyrator.bundles.plans.feature import HoldingFeature
 from copyrator.bundles.plans.fields import ApprovalSpec, Baseline, PlanStatus
 from copyrator.bundles.plans.machine import target_of
 from copyrator.bundles.plans.record import is_free_for
@@ -64,12 +63,9 @@ class DriftFeature(HoldingFeature):
 
     def connect(self, parts: Parts) -> None:
         """Checks are plans; one of what is deployed is a check, too."""
-        approval = parts.of(ApprovalFeature)
-        self.queue = approval.queue
-        self.queue.add(CHECK)
-        self._checks = DriftChecks(approval.parts)
-        approval.plans.judges.append(self._checks.judge_plan)
-        self.deploys, self._values = approval.deploys, approval.values
+        super().connect(parts)
+        self._checks = DriftChecks(self.planning)
+        self.planning.judges.append(self._checks.judge_plan)
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
@@ -169,7 +165,7 @@ class DriftFeature(HoldingFeature):
         order, attempted = await super().shape(entry, spec, order, job), entry.status.attempted
         if job != attempted.job or attempted.plan_job is not None or not spec.uses(DriftSpec):
             return order
-        found, sealed = await self._values.write(entry, spec, job, compares_renders=False)
+        found, sealed = await self.planning.values.write(entry, spec, job, compares_renders=False)
         if found != attempted.values_hash:
             text = "the values were edited after the deploy was recorded"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)

@@ -24,7 +24,7 @@ from copyrator.api.schema import (
 )
 from copyrator.api.selectors import Globs
 from copyrator.api.text import at_most
-from copyrator.bundles.plans.fields import PlanRecord
+from copyrator.bundles.plans.fields import Baseline, PlanRecord
 
 
 class DriftMode(StrEnum):
@@ -144,4 +144,4 @@ class DriftStatus(Record, frozen=True):
 
 
 SPEC: Final = (DriftSpec,)
-STATUS: Final = (DriftStatus,)
+STATUS: Final = (Baseline, DriftStatus)

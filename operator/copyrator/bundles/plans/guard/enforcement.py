@@ -64,7 +64,7 @@ class EnforcementReviewer:
 
     def __init__(self, client: KubeClient, guard: Guard, monotonic: Callable[[], float]) -> None:
         self._client = client
-        self.guard = guard
+        self._guard = guard
         self._monotonic = monotonic
         self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
         """The fault, empty where there is none, and when it was asked, in monotonic seconds.
@@ -83,12 +83,12 @@ class EnforcementReviewer:
         Raises:
             ApiError: it can't be asked now.
         """
-        if self.guard.policy is None:
+        if self._guard.policy is None:
             return f"the operator has no policy for it ({_SWITCH})"
         if spec.is_remote:
             return "the release is in another cluster, which has no such policy"
         account = ServiceAccount.of(spec)
-        if fault := await self._known("policy", lambda: find_fault(self._client, self.guard)):
+        if fault := await self._known("policy", lambda: find_fault(self._client, self._guard)):
             return fault
         if fault := await self._known("groups", self._find_groups):
             return fault
@@ -134,7 +134,7 @@ class EnforcementReviewer:
         That it may impersonate the service accounts of one namespace doesn't count: the
         ClusterRoles ``admin`` and ``edit`` have that, and no chart can make werf do it.
         """
-        name = self.guard.policy or ""
+        name = self._guard.policy or ""
         for resource in _EXEMPT:
             attributes = {"group": ADMISSION, "resource": resource}
             yield from ({"verb": verb, **attributes} for verb in _NAMELESS)
