@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
-    GreetingCondition,
+    GREETED,
     GreetingSpec,
     GreetingStatus,
 )
@@ -29,6 +29,7 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
@@ -581,16 +582,14 @@ class GreetingFeature(Feature):
         part = structs.replace(status.part(GreetingStatus), digest=status.deployed.digest)
         return status.with_part(part)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[Any, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:
             found = FurtherCondition(kind, GreetingReason.SPEECHLESS, "nobody is greeted")
         else:
             found = FurtherCondition(ConditionStatus.TRUE, GreetingReason.GREETED, text)
-        return {GreetingCondition.GREETED: found}
+        return {GREETED: found}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """Whether the house is closed."""
