@@ -40,6 +40,7 @@ from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import WatchSpec
+from copyrator.runtime.flags import parameters
 from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -116,6 +117,7 @@ class House:
     registry: FakeRegistry
     run: Run
     told: Told = field(default_factory=Told)
+    settings: dict[str, Any] = field(default_factory=dict)
     operator: Any = None
 
     async def open(self, **book: str) -> None:
@@ -129,7 +131,9 @@ class House:
             self.listed = operator.pool.acquire(watch, lambda *_: None)
 
         timing = replace(TIMING, poll_report=600.0)
-        self.operator = await self.run(recorder=self.told, timing=timing, prepare=prepare)
+        self.operator = await self.run(
+            recorder=self.told, timing=timing, prepare=prepare, **self.settings
+        )
         await eventually(lambda: self.listed.synced)
 
     def create(self, name: str = "shop", **spec: Any) -> None:
@@ -219,6 +223,16 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     await eventually(lambda: cluster.look("bundles", "shop") is None)
     assert house.told.said["Farewell"] == ["shop leaves"]
     await eventually(lambda: not len(house.operator.controller._context.memories))
+
+
+async def test_a_setting_names_the_words_for_those_who_have_none(house: House) -> None:
+    flags = [option.opts for option in parameters()]
+    assert flags.index(["--greeting-house"]) == len(flags) - 2, "before the one of an original"
+    house.settings = {"namespace": TEAM, "greeting_house": "parlour"}
+    house.cluster.put_object("configmaps", "parlour", data={"words": "welcome"})
+    await house.open()
+    house.create()
+    await eventually(lambda: house.condition() == ("True", "Greeted", "welcome"))
 
 
 async def test_the_annotation_has_the_same_version_greet_once_more(house: House) -> None:

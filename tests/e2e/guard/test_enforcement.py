@@ -17,9 +17,9 @@ from tests.e2e.guard.conftest import Guarded, ops
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
-from copyrator.settings.config import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
 POLICIES = "validatingadmissionpolicies"
@@ -36,10 +36,9 @@ class Asked:
 
     async def why(self, team: str, *lines: str) -> str:
         """Why a Bundle of that namespace isn't enforced; empty: it is."""
-        home = self._guarded.home
-        settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
+        guard = Guard(self._guarded.policy, self._guarded.home)
         spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
-        reviewer = EnforcementReviewer(self._client, settings, monotonic)
+        reviewer = EnforcementReviewer(self._client, guard, monotonic)
         return await reviewer.find_reason(spec, ops(*lines))
 
 

@@ -44,6 +44,7 @@ def load(module: str) -> tuple[ModuleType, ...]:
     - ``gates``: ``GATES``, without what only the operator's process knows.
     - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``;
       it may be None.
+    - ``settings``: ``SETTINGS``, its groups of the operator's settings (``settings/options.py``).
     - ``words``: ``WORDS``, what is said of it.
     - ``metrics``: ``METRICS``, the class of what only it counts.
     """

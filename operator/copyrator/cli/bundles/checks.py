@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
@@ -22,6 +21,7 @@ from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.features.attest.fields import ATTESTED, OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
@@ -33,10 +33,13 @@ from copyrator.bundles.features.signatures.policy import (
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.plans.guard.enforcement import find_fault
+from copyrator.bundles.plans.guard.listing import Guard
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
@@ -99,7 +102,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
             contents[ref] = await read_files(client, home, ref)
     except errors.NotFound:
-        if installation.settings.require_signature_policy:
+        if installation.settings.of(SignaturesSettings).require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
         said = "no policy of the operator: only spec.verify of Bundles requires signatures"
         return Check(WHAT, True, said)
@@ -153,15 +156,20 @@ GUARD: Final = "Enforced plans"
 @tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    settings = installation.settings
+    found = Guard(installation.settings.of(PlanSettings).guard_policy, installation.namespace)
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
-    if settings.guard_policy is None:
+    if found.policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
         return Check(GUARD, None, f"{said}: {consequence}")
-    at_home = replace(settings, lease_namespace=installation.namespace)
-    if fault := await find_fault(client, at_home):
+    if fault := await find_fault(client, found):
         return Check(GUARD, None, f"{fault}: {consequence}")
-    return Check(GUARD, True, f"{settings.guard_policy} refuses what isn't approved")
+    return Check(GUARD, True, f"{found.policy} refuses what isn't approved")
+
+
+def needs_approval(installation: Installation, bundles: Sequence[Body]) -> bool:
+    """Whether deploys are approved, by the settings or by a Bundle's spec."""
+    is_required = bool(installation.settings.of(ApprovalSettings).require_approval)
+    return is_required or any(map(asks_for_approval, bundles))
 
 
 def asks_for_approval(body: Body) -> bool:

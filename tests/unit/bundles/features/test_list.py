@@ -72,6 +72,7 @@ def is_point(name: str, what: object) -> bool:
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 def test_its_code_is_the_toys(code: str) -> None:
-    files = (TOY / f"{name}.py" for name in ("fields", "gates", "metrics", "feature"))
+    names = ("fields", "gates", "settings", "metrics", "feature")
+    files = (TOY / f"{name}.py" for name in names)
     rest = iter([line.strip() for file in files for line in file.read_text().splitlines()])
     assert all(line.strip() in rest for line in filter(None, code.splitlines())), code

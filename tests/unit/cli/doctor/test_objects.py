@@ -13,6 +13,7 @@ from tests.unit.cli.fake_server import FakeServer
 from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.text import format_time
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.cli.bundles.checks import approval_policy, asks_for_approval, signatures
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.command import is_overlooked, object_faults, wait_reasons
@@ -175,7 +176,7 @@ WITH = f"ConfigMap op/{NAME}"
         ({}, {}, True, NONE),
         (
             {},
-            {"require_signature_policy": True},
+            {"features": (SignaturesSettings(require_signature_policy=True),)},
             False,
             f"{WITH} {REQUIRED}: nothing new is deployed",
         ),
