@@ -17,6 +17,8 @@ from tests.component.copies.conftest import (
 )
 from tests.component.kube.fake_api import error, until
 
+from copyrator.api import names
+
 TARGETS = [f"team-{number:02}" for number in range(24)]
 """More than the 20 deletions that are never suspicious."""
 
@@ -115,6 +117,30 @@ async def test_one_empty_answer_deletes_nothing(cluster, copied):
 
     break_view(cluster, SOURCES, empty_once)
     await asked(cluster, SOURCES, times=2)
+    await copied.settled()
+    assert cluster.of("delete") == []
+    await until(lambda: reason(cluster) == "Synced")
+
+
+async def test_one_list_of_relabelled_namespaces_deletes_nothing(cluster, copied):
+    """It takes two lists that agree, where so many copies would go without an edit of the rule."""
+    path = "/api/v1/namespaces"
+    once = iter([True])
+
+    async def relabelled_once(request: web.Request) -> web.StreamResponse:
+        listed = request.path == path and "watch" not in request.query
+        if not (listed and next(once, False)):
+            return await cluster.serve(request)
+        labels = {names.LABEL_IGNORE: "true"}
+        items = [
+            {"metadata": {**cluster.objects[f"{path}/{name}"]["metadata"], "labels": labels}}
+            for name in TARGETS
+        ]
+        page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": items}
+        return web.json_response(page)
+
+    break_view(cluster, path, relabelled_once)
+    await asked(cluster, path, times=2)
     await copied.settled()
     assert cluster.of("delete") == []
     await until(lambda: reason(cluster) == "Synced")
