@@ -53,6 +53,12 @@ def break_view(cluster, path, answer):
     cluster.cut_watches()
 
 
+def page(cluster, kind, *items):
+    """A whole list, which any client has to believe."""
+    metadata = {"resourceVersion": str(cluster.version)}
+    return web.json_response({"kind": kind, "metadata": metadata, "items": items})
+
+
 async def asked(cluster, path, times=3):
     """Wait until the operator has tried a path some more times."""
     before = len([s for s in cluster.seen if s.path == path])
@@ -111,8 +117,7 @@ async def test_one_empty_answer_deletes_nothing(cluster, copied):
         if "watch" in request.query:
             return await cluster.serve(request)
         if next(empty, False):
-            page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": []}
-            return web.json_response(page)
+            return page(cluster, "ConfigMapList")
         return await cluster.serve(request)
 
     break_view(cluster, SOURCES, empty_once)
@@ -131,13 +136,12 @@ async def test_one_list_of_relabelled_namespaces_deletes_nothing(cluster, copied
         listed = request.path == path and "watch" not in request.query
         if not (listed and next(once, False)):
             return await cluster.serve(request)
-        labels = {names.LABEL_IGNORE: "true"}
+        changed = {"labels": {names.LABEL_IGNORE: "true"}, "resourceVersion": str(cluster.version)}
         items = [
-            {"metadata": {**cluster.objects[f"{path}/{name}"]["metadata"], "labels": labels}}
+            {"metadata": {**cluster.objects[f"{path}/{name}"]["metadata"], **changed}}
             for name in TARGETS
         ]
-        page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": items}
-        return web.json_response(page)
+        return page(cluster, "NamespaceList", *items)
 
     break_view(cluster, path, relabelled_once)
     await asked(cluster, path, times=2)
