@@ -17,6 +17,8 @@ from tests.component.copies.conftest import (
 )
 from tests.component.kube.fake_api import error, until
 
+from copyrator.api import names
+
 TARGETS = [f"team-{number:02}" for number in range(24)]
 """More than the 20 deletions that are never suspicious."""
 
@@ -49,6 +51,12 @@ def break_view(cluster, path, answer):
     cluster.always("watch", for_path(cluster, path, answer))
     cluster.forget_history()
     cluster.cut_watches()
+
+
+def page(cluster, kind, *items):
+    """A whole list, which any client has to believe."""
+    metadata = {"resourceVersion": str(cluster.version)}
+    return web.json_response({"kind": kind, "metadata": metadata, "items": items})
 
 
 async def asked(cluster, path, times=3):
@@ -109,12 +117,34 @@ async def test_one_empty_answer_deletes_nothing(cluster, copied):
         if "watch" in request.query:
             return await cluster.serve(request)
         if next(empty, False):
-            page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": []}
-            return web.json_response(page)
+            return page(cluster, "ConfigMapList")
         return await cluster.serve(request)
 
     break_view(cluster, SOURCES, empty_once)
     await asked(cluster, SOURCES, times=2)
+    await copied.settled()
+    assert cluster.of("delete") == []
+    await until(lambda: reason(cluster) == "Synced")
+
+
+async def test_one_list_of_relabelled_namespaces_deletes_nothing(cluster, copied):
+    """It takes two lists that agree, where so many copies would go without an edit of the rule."""
+    path = "/api/v1/namespaces"
+    once = iter([True])
+
+    async def relabelled_once(request: web.Request) -> web.StreamResponse:
+        listed = request.path == path and "watch" not in request.query
+        if not (listed and next(once, False)):
+            return await cluster.serve(request)
+        changed = {"labels": {names.LABEL_IGNORE: "true"}, "resourceVersion": str(cluster.version)}
+        items = [
+            {"metadata": {**cluster.objects[f"{path}/{name}"]["metadata"], **changed}}
+            for name in TARGETS
+        ]
+        return page(cluster, "NamespaceList", *items)
+
+    break_view(cluster, path, relabelled_once)
+    await asked(cluster, path, times=2)
     await copied.settled()
     assert cluster.of("delete") == []
     await until(lambda: reason(cluster) == "Synced")
