@@ -13,9 +13,10 @@ from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType
+from copyrator.api.rule_status import FIELDS_DROPPED
 from copyrator.api.schema import Record
 from copyrator.api.text import printable
+from copyrator.bundles.fields import bundle_conditions
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
@@ -86,7 +87,8 @@ def condition(kind: str) -> dict[str, str]:
     return {"type": kind, **dict(parts)}
 
 
-BUNDLE = filled(BundleStatus) | {"conditions": [condition(kind) for kind in ConditionType]}
+CONDITIONS = *bundle_conditions(), FIELDS_DROPPED
+BUNDLE = filled(BundleStatus) | {"conditions": [condition(kind) for kind in CONDITIONS]}
 COPY = {"namespace": "a", "name": "b", "reason": "Forbidden", "message": "m", "kind": "Secret"}
 RULE: dict[str, Any] = {
     "conditions": BUNDLE["conditions"],

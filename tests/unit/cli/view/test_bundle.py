@@ -18,7 +18,6 @@ from copyrator.bundles.features.approval.words import (
     awaits_decision,
     describe_plan,
     is_decision_due,
-    operation_counts,
     permission_summary,
     plan_state,
 )
@@ -26,6 +25,7 @@ from copyrator.bundles.features.freeze import words as freeze
 from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.bundles.jobs.identity import spec_hash
 from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.plan_words import operation_counts
 from copyrator.bundles.words import load_words
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (
