@@ -148,7 +148,8 @@ def test_a_suspended_bundle_is_not_waited_for(
     states = [works] * 3 * meanwhile + [works | {"spec": {"suspend": True}}]
     server = Server(*states)
     monkeypatch.setattr(Target, "connect", lambda _: server.connect())
-    result = CliRunner().invoke(cli, ["reconcile", "bundle", "apps/shop"], env={"COLUMNS": "200"})
+    asked = ["reconcile", "bundle", "apps/shop", "--timeout", "5"]
+    result = CliRunner().invoke(cli, asked, env={"COLUMNS": "200"})
     assert (result.exit_code, result.output) == (1, SUSPENDED)
     assert len(server.patches) == meanwhile, "nothing is left to be done later"
 
