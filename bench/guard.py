@@ -15,12 +15,7 @@ from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.plans.guard.listing import (
-    GuardedDeploy,
-    config_map,
-    key_of,
-    list_of,
-)
+from copyrator.bundles.plans.guard.listing import GuardedDeploy, config_map, key_of, list_of
 from copyrator.bundles.plans.guard.lists import PAGE_BYTES
 from copyrator.bundles.plans.operations import Operation, OperationType
 from demo.chart import render

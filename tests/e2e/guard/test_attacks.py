@@ -14,11 +14,7 @@ from tests.e2e.person import RefusedError
 from tests.e2e.rbac import RBAC
 
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.plans.guard.listing import (
-    NOT_APPROVED,
-    NOT_AS_ACCOUNT,
-    GuardedUninstall,
-)
+from copyrator.bundles.plans.guard.listing import NOT_APPROVED, NOT_AS_ACCOUNT, GuardedUninstall
 from localcluster import Api
 from localcluster.api import ApiStatusError
 

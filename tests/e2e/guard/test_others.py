@@ -29,12 +29,7 @@ from tests.e2e.secrecy.quoting_webhook import served
 
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.plans.guard.listing import (
-    GuardedDeploy,
-    config_map,
-    key_of,
-    list_of,
-)
+from copyrator.bundles.plans.guard.listing import GuardedDeploy, config_map, key_of, list_of
 from demo.chart import CHART
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
-    GreetingCondition,
+    GREETED,
     GreetingSpec,
     GreetingStatus,
 )
@@ -28,6 +28,7 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
@@ -530,11 +531,9 @@ class GreetingFeature(Feature):
         """What was printed is read for a minute."""
         return Kept(60) if job in self._printers(entry) else None
 
-    async def retire(self, entry: BundleEntry) -> None:
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
         """No more is printed."""
-        for job in self._printers(entry):
-            if not job.done:
-                await self._jobs.give_up(job)
+        return ()
 
     async def uninstall(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
@@ -580,16 +579,14 @@ class GreetingFeature(Feature):
         part = structs.replace(status.part(GreetingStatus), digest=status.deployed.digest)
         return status.with_part(part)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[Any, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:
             found = FurtherCondition(kind, GreetingReason.SPEECHLESS, "nobody is greeted")
         else:
             found = FurtherCondition(ConditionStatus.TRUE, GreetingReason.GREETED, text)
-        return {GreetingCondition.GREETED: found}
+        return {GREETED: found}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """Whether the house is closed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -50,13 +50,7 @@ from copyrator.bundles.jobs.werf_error import (
     remove_template_text,
 )
 from copyrator.bundles.plans.fields import PlanRecord
-from copyrator.bundles.plans.operations import (
-    MAX_TEXT,
-    BlockFault,
-    Plan,
-    block_lines,
-    read_block,
-)
+from copyrator.bundles.plans.operations import MAX_TEXT, BlockFault, Plan, block_lines, read_block
 from copyrator.bundles.plans.orders import build_plan_job, plan_order
 from copyrator.bundles.plans.queue import PlanTiming
 from copyrator.bundles.plans.record import PlanFault
@@ -329,15 +323,6 @@ EDITED: Final = PlanFault(
 """The Job of a plan isn't created, as what it would be made of has changed since."""
 
 
-async def end_plans(
-    jobs: JobClient, entry: BundleEntry, *, but: Collection[str | None] = ()
-) -> None:
-    """End a Bundle's Jobs that plan, except those named ``but``."""
-    for job in jobs.of(entry.key, entry.uid):
-        if job.kind.is_further and job.name not in but and not job.done:
-            await jobs.give_up(job)
-
-
 @dataclass(eq=False)
 class PlanJobClient:
     """The plan Jobs of all Bundles."""
@@ -541,17 +526,8 @@ class PlanJobClient:
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         needed = self.features.needed_jobs(entry.status)
-        await end_plans(self.jobs, entry, but=needed)
+        await self.jobs.end_further(entry.key, entry.uid, but=needed)
         await self.seals.remove_others(entry, needed)
-
-    def count(self, job: JobRecord, *, succeeded: bool) -> None:
-        """Count a plan's outcome in the metrics."""
-        metrics = self.context.metrics
-        purpose = job.kind.value
-        metrics.deploys.labels(purpose, "succeeded" if succeeded else "failed").inc()
-        if job.created is not None:
-            seconds = ((job.finished or self.context.clock()) - job.created).total_seconds()
-            metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))
 
 
 LINE_BYTES: Final = 512

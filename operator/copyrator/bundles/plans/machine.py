@@ -19,17 +19,15 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.choose import PollStates
-from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import Step, record_part
 from copyrator.bundles.plans.fields import PlanRecord
-from copyrator.bundles.plans.jobs import PAUSED, PlanDelay, PlanJobClient
+from copyrator.bundles.plans.jobs import PAUSED, PlanDelay
 from copyrator.bundles.plans.operations import Plan
 from copyrator.bundles.plans.orders import planned_job_hash
-from copyrator.bundles.plans.queue import PlanQueue, Ticket
+from copyrator.bundles.plans.planning import Planning
+from copyrator.bundles.plans.queue import Ticket
 from copyrator.bundles.plans.record import (
-    DEPLOY,
     PlanFault,
     PlanPurpose,
     PlanTarget,
@@ -38,7 +36,6 @@ from copyrator.bundles.plans.record import (
     record_plan,
     set_message,
 )
-from copyrator.bundles.plans.secrets import PlanStore
 
 
 def target_of(entry: BundleEntry, spec: BundleSpec, wanted: DesiredDeploy) -> PlanTarget:
@@ -90,16 +87,6 @@ class PlanMemory:
     """The plan whose outcome was counted in the metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanParts:
-    """What the machines of all purposes share."""
-
-    context: Context
-    jobs: PlanJobClient
-    queue: PlanQueue
-    poll_states: PollStates
-
-
 M = TypeVar("M", bound=PlanMemory)
 
 
@@ -111,10 +98,10 @@ class PlanMachine(ABC, Generic[M]):
     renders: ClassVar[int] = 2
     """How often a plan renders the chart; one that is to be bound needs two."""
 
-    def __init__(self, parts: PlanParts) -> None:
-        self.context, self.jobs, self.queue = parts.context, parts.jobs, parts.queue
-        self.seals, self.poll_states = parts.jobs.seals, parts.poll_states
-        self.stored = PlanStore(parts.context, self.seals)
+    def __init__(self, planning: Planning) -> None:
+        self.context, self.jobs, self.queue = planning.context, planning.jobs, planning.queue
+        self.seals, self.stored = planning.seals, planning.stored
+        self.poll_states = planning.poll_states
 
     def task(self, entry: BundleEntry, spec: BundleSpec) -> PlanTask:
         """A Bundle's plan of this purpose."""
@@ -177,7 +164,9 @@ class PlanMachine(ABC, Generic[M]):
             status = await self.record_result(task, found)
         if memory.counted != record.number:
             memory.counted = record.number
-            self.jobs.count(job, succeeded=isinstance(found, Plan))
+            outcome = "succeeded" if isinstance(found, Plan) else "failed"
+            ended = job.finished or self.context.clock()
+            self.jobs.jobs.count(job.kind.value, outcome, job.created, ended)
         return status, None
 
     async def _replace_job(self, task: PlanTask) -> BundleStatus:
@@ -200,7 +189,7 @@ class PlanMachine(ABC, Generic[M]):
             task.record,
             self.purpose.job_kind,
             renders=self.renders_of(task),
-            keeps_inputs=self.purpose is DEPLOY,
+            keeps_inputs=self.purpose.keeps_inputs,
         )
         if fault is None:
             self.remembered(task.entry.key).begun = task.record.number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
@@ -24,11 +24,8 @@ from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.jobs.restrictions import restrict_spec
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SALT, SECRET_KEY, SealedFile
-from copyrator.bundles.plans.script import (
-    StoredComparison,
-    deploy_command,
-    plan_command,
-)
+from copyrator.bundles.plans.record import HeldPlan
+from copyrator.bundles.plans.script import StoredComparison, deploy_command, plan_command
 
 PLAN_DEADLINE: Final = 600
 """Seconds that a plan may take, from the creation of its Job."""
@@ -201,42 +198,6 @@ def _account(order: DeployOrder) -> ServiceAccount | None:
 def planned_job_hash(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> str:
     """The hash of all that a deploy's Job gets, but the values."""
     return job_hash(plan_order(entry, spec, version, digest))
-
-
-class HeldPlan(Protocol):
-    """The record of a plan that a deploy is held to: of the next deploy, or a check for drift."""
-
-    @property
-    def job(self) -> str | None:
-        """Its Job."""
-
-    @property
-    def version(self) -> str | None:
-        """The tag."""
-
-    @property
-    def digest(self) -> str | None:
-        """The manifest's."""
-
-    @property
-    def spec_hash(self) -> str | None:
-        """As PlanStatus."""
-
-    @property
-    def job_hash(self) -> str | None:
-        """As PlanStatus."""
-
-    @property
-    def seal(self) -> str | None:
-        """Of the Secret with the operations."""
-
-    @property
-    def operations(self) -> int | None:
-        """How many objects it changes."""
-
-    @property
-    def image(self) -> str | None:
-        """Werf's by digest."""
 
 
 def is_made_of(plan: HeldPlan, entry: BundleEntry, spec: BundleSpec) -> bool:

@@ -5,10 +5,11 @@ The gate's messages, the commands, the local web page and docs/approval.md use t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from copyrator.api.text import count, said
 from copyrator.bundles.plans.fields import PlanStatus, PlanSummary
 
 UNKNOWN: Final = "it was made before this was judged"
@@ -110,3 +111,38 @@ def describe_difference(plan: PlanSummary) -> str:
         return ""
     operations = "operations" if ENFORCED.judge(plan) is False else ""
     return " and ".join(filter(None, (operations, contents))) or "nothing"
+
+
+def operation_counts(plan: PlanSummary) -> str:
+    """``4 operations: 3 create, 1 delete; 1 risky``."""
+    if not plan.operations:
+        return "no operations"
+    risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
+    from copyrator.bundles.plans.operations import describe_counts  # noqa: PLC0415 - not for lists
+
+    return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
+
+
+def first_texts(texts: Sequence[str], separator: str, total: int = 0) -> str:
+    """The first three texts of a list, and how many more there are."""
+    more = max(total, len(texts)) - 3
+    shown = separator.join(said(one) for one in texts[:3])
+    return f"{shown}{separator.strip(', ')} and {more} more" if more > 0 else shown
+
+
+def contents(plan: PlanSummary) -> str:
+    """Whether contents are bound, exact, hidden, in one line; empty where that wasn't judged."""
+    text = "; ".join(filter(None, (certainty(BOUND, plan), certainty(EXACT, plan))))
+    if text and plan.hidden:
+        text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
+    return text
+
+
+def certainty(word: PlanWord, plan: PlanSummary) -> str:
+    """A word with what it means, or why it isn't said; empty: not judged."""
+    match word.judge(plan):
+        case None:
+            return ""
+        case True:
+            return f"{word.name}: {word.meaning}"
+    return f"{word.negation}: {first_texts(word.reasons(plan), '; ') or word.otherwise}"

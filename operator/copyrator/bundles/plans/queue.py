@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
-from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.jobs.outcome import JobRecord
-from copyrator.bundles.plans.record import DEPLOY, PlanPurpose
+from copyrator.bundles.plans.record import PlanPurpose
 
 PENDING_AFTER: Final = 60.0
 """Seconds that a plan's pod may take to start before the plan gives its slot back."""
@@ -99,12 +98,12 @@ class PlanQueue:
         """Names of Jobs that were begun and that the watch hasn't reported yet."""
         self._running: dict[BundleKey, None] = {}
         """The Bundles whose status names Jobs of plans without an outcome."""
-        self._purposes: list[PlanPurpose] = [DEPLOY]
+        self._purposes: list[PlanPurpose] = []
         jobs.further_changed = self._handle_job
         context.memories.on_drop(self._drop)
 
     def add(self, purpose: PlanPurpose) -> None:
-        """Have plans of a further purpose in the queue."""
+        """Have plans of a purpose in the queue."""
         self._purposes.append(purpose)
 
     def running(self, status: BundleStatus) -> list[str | None]:
@@ -257,29 +256,3 @@ def _pending_at(job: JobRecord) -> datetime | None:
     if job.started or job.created is None:
         return None
     return job.created + timedelta(seconds=PENDING_AFTER)
-
-
-class QueuedFeature(Feature):
-    """A feature whose plans wait in the queue."""
-
-    purposes: ClassVar[tuple[PlanPurpose, ...]]
-    queue: PlanQueue
-
-    def wakes(
-        self, before: BundleEntry | None, after: BundleEntry | None
-    ) -> tuple[tuple[BundleKey, Change], ...]:
-        """None; the queue knows from here whose plans are being made."""
-        self.queue.watch(before, after)
-        return ()
-
-    def reconciling(self, key: BundleKey) -> AbstractContextManager[None]:
-        """A slot that it doesn't use is given to the next plan."""
-        return self.queue.reconciling(key)
-
-    def due(self, key: BundleKey) -> datetime | None:
-        """While a plan waits in the queue."""
-        return self.queue.due(key)
-
-    def leave(self, key: BundleKey) -> None:
-        """Its plans wait no more."""
-        self.queue.leave(key, *self.purposes)

@@ -36,11 +36,7 @@ from copyrator.bundles.jobs.rights import (
     list_missing,
 )
 from copyrator.bundles.plans.fields import PlanOutcome, PlanStatus
-from copyrator.bundles.plans.rights import (
-    is_uninstalled,
-    missing_of,
-    required_permissions,
-)
+from copyrator.bundles.plans.rights import is_uninstalled, missing_of, required_permissions
 from copyrator.cli.bundles.roles import add_rules, grants, uninstall_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import BundleView

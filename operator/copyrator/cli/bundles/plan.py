@@ -30,13 +30,11 @@ from copyrator.api.text import (
 )
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
-    contents,
     describe_plan,
     describe_version,
     failure,
     how_to_decide,
     lacking_reasons,
-    operation_counts,
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import describe_left_out
@@ -58,7 +56,7 @@ from copyrator.bundles.plans.operations import (
     list_risky,
     read_planned,
 )
-from copyrator.bundles.plans.plan_words import find_lacking
+from copyrator.bundles.plans.plan_words import contents, find_lacking, operation_counts
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

@@ -24,12 +24,7 @@ from copyrator.bundles.jobs.outcome import is_owned
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused
 from copyrator.bundles.jobs.werf_error import NO_ERROR
-from copyrator.bundles.plans.fields import (
-    MAX_RISKY,
-    PlanOutcome,
-    PlanStatus,
-    PlanSummary,
-)
+from copyrator.bundles.plans.fields import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.bundles.plans.operations import (
     MAX_TEXT,
     NO_OBJECTS,

@@ -11,6 +11,7 @@ import pytest
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.features import FEATURES
+from copyrator.bundles.fields import bundle_conditions
 from copyrator.bundles.words import Words, load_words
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -37,6 +38,14 @@ def test_versions_are_judged_before_the_moment() -> None:
     gates = load_gates()
     assert [gate.name for gate in gates] == ORDER
     assert [gate.name for gate in gates.version] == ORDER[:6]
+
+
+def test_conditions_are_written_in_the_order_in_which_they_are_stored() -> None:
+    """In another one each status would be written anew after an update of the operator."""
+    assert list(bundle_conditions()) == [
+        *("Ready", "Reconciling", "Stalled", "UpdatePending", "Verified", "Drifted", "Healthy"),
+        *("Attested", "AsApproved", "SettingsWithheld", "CertificateExpiring"),
+    ]
 
 
 def test_the_architecture_names_each_feature() -> None:

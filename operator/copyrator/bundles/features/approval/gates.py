@@ -37,6 +37,7 @@ from copyrator.bundles.engine.gate import (
     record_verdicts,
     uses,
 )
+from copyrator.bundles.features.approval.record import APPROVAL, must_plan
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.plans.fields import (
     MAX_REJECTED_CONTENTS,
@@ -50,13 +51,7 @@ from copyrator.bundles.plans.fields import (
 )
 from copyrator.bundles.plans.operations import describe_counts
 from copyrator.bundles.plans.plan_words import UNKNOWN, find_lacking, find_uncertain
-from copyrator.bundles.plans.record import (
-    APPROVAL,
-    PlanTarget,
-    content_of,
-    is_spent,
-    must_plan,
-)
+from copyrator.bundles.plans.record import PlanTarget, content_of, is_spent
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""

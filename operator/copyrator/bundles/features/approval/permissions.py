@@ -18,13 +18,13 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, cancel_all
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change, Step, record_part
+from copyrator.bundles.features.approval.record import awaits_approval_since
 from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
 from copyrator.bundles.plans.fields import ApprovedPlan, PlanOutcome, PlanStatus
 from copyrator.bundles.plans.jobs import is_namespace_missing
 from copyrator.bundles.plans.operations import Operation
-from copyrator.bundles.plans.record import PlanFault, awaits_approval_since
+from copyrator.bundles.plans.record import PlanFault
 from copyrator.bundles.plans.rights import (
     KindIn,
     PermissionFindings,
@@ -129,13 +129,13 @@ class PermissionRecorder:
 
     Args:
         context: the controller's.
-        seals: have the operations of waiting plans.
+        plans: the operations of waiting plans.
     """
 
-    def __init__(self, context: Context, seals: SealStore) -> None:
+    def __init__(self, context: Context, plans: PlanStore) -> None:
         self._context = context
         self._timing = context.timing.of(ReviewTiming)
-        self._plans = PlanStore(context, seals)
+        self._plans = plans
         self._discovery = Discovery(context.reviewer)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key: self._memory(key).end())

@@ -43,11 +43,7 @@ from copyrator.bundles.plans.fields import (
     PlanOutcome,
     PlanStatus,
 )
-from copyrator.bundles.plans.operations import (
-    Operation,
-    OperationType,
-    read_operation,
-)
+from copyrator.bundles.plans.operations import Operation, OperationType, read_operation
 from copyrator.bundles.plans.record import (
     NewPlan,
     PlanPurpose,

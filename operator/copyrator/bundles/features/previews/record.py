@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus
@@ -35,7 +35,6 @@ class PreviewPurpose(PlanPurpose):
     """To be shown: it is a plan of a version that a user names."""
 
     parts = ("preview",)
-    kept = _KEPT
 
     def record(self, status: BundleStatus) -> PreviewPlan:
         """``status.preview``."""
@@ -45,6 +44,13 @@ class PreviewPurpose(PlanPurpose):
         """Of the version that was requested."""
         requested = new.status.part(PreviewPlan).requested_version
         return PreviewPlan(**new.fields, requested_version=requested)
+
+    def failed(
+        self, status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
+    ) -> dict[str, Any]:
+        """It is shown as long as one that was made."""
+        del status, why, retry
+        return {"expires_at": format_time(now + _KEPT)}
 
 
 PREVIEW: Final = PreviewPurpose()

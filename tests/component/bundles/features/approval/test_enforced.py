@@ -32,7 +32,7 @@ from tests.packed_charts import chart
 
 from copyrator.bundles.plans.guard.enforcement import API_SERVICES
 
-pytestmark = pytest.mark.usefixtures("registry")
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("charts")]
 
 ASKED = (GUARD_POLICY, GUARD_BINDING, API_SERVICES)
 

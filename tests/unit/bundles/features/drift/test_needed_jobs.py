@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import PLANNED
+from tests.unit.bundles.plans.plan_samples import PLANNED
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.bundles.engine.bundle import Memories
@@ -16,11 +16,7 @@ from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.previews.feature import PreviewFeature
 from copyrator.bundles.features.previews.fields import PreviewPlan
-from copyrator.bundles.plans.fields import (
-    ApprovedPlan,
-    Baseline,
-    PlanStatus,
-)
+from copyrator.bundles.plans.fields import ApprovedPlan, Baseline, PlanStatus
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context

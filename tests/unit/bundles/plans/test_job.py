@@ -1,4 +1,4 @@
-"""Jobs that plan, and those that are held to plans, as golden files; see ``../../test_job.py``."""
+"""Jobs that plan, and those that are held to plans, as golden files; see ``../test_job.py``."""
 
 from pathlib import Path
 

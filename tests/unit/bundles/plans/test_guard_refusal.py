@@ -7,8 +7,8 @@ import pytest
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.endings import refused_ending
 from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.plans.endings import refused_ending
 from copyrator.bundles.plans.guard.listing import Blame, find_refusals, judge_refusals
 from copyrator.bundles.plans.operations import Operation, read_objects, read_operation
 

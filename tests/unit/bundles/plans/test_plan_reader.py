@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.bundles.features.approval.test_plan_block import NONCE, block
+from tests.unit.bundles.plans.test_plan_block import NONCE, block
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import Memories
