@@ -14,15 +14,10 @@ from itertools import count
 from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from copyrator.api.keys import ObjectName
-from copyrator.bundles.features.approval.guard.listing import (
-    GuardedDeploy,
-    config_map,
-    key_of,
-    list_of,
-)
-from copyrator.bundles.features.approval.guard.lists import PAGE_BYTES
-from copyrator.bundles.features.approval.operations import Operation, OperationType
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import GuardedDeploy, config_map, key_of, list_of
+from copyrator.bundles.plans.guard.lists import PAGE_BYTES
+from copyrator.bundles.plans.operations import Operation, OperationType
 from demo.chart import render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError

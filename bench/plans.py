@@ -18,10 +18,10 @@ from pathlib import Path
 from bench.process import BenchError
 from bench.rig import Rig
 from bench.scenario import Figures, Goal, Run, scenario
-from copyrator.bundles.features.approval.operations import Plan, read_block
-from copyrator.bundles.features.approval.script import deploy_command, plan_command
 from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.operations import Plan, read_block
+from copyrator.bundles.plans.script import deploy_command, plan_command
 from demo.chart import ROOT
 from localcluster import Cluster
 from localcluster.bundle import push

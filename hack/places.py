@@ -32,7 +32,8 @@ RUN_TESTS = (
 SOURCE = ROOT / "operator"
 PACKAGE = "copyrator"
 ORDER = (
-    *("controller", "features", "evidence", "reconciler", "uninstall", "deploy", "attempt"),
+    *("controller", "features", "plans"),
+    *("evidence", "reconciler", "uninstall", "deploy", "attempt"),
     *("accounts", "sealed", "choose", "registry", "remembered", "status"),
     *("feature", "references", "job_client", "conditions", "context", "schedule"),
     *("step", "deciding", "gate", "links", "bundle", "poll", "lookup", "engine"),
@@ -42,6 +43,8 @@ ORDER = (
 
 `list` is the list of features, which knows their names alone.
 """
+ABOVE = ("plans", "features")
+"""The folders above the engine."""
 QUEUES = ("queue", "scheduler", "schedule")
 """The attributes that hold the work queue, the scheduler or their owner; `_queue` counts too."""
 REQUEUES = ("changed", "set_due")
@@ -52,15 +55,11 @@ EVENT_SOURCES = (
     "feature",  # what a change of a Bundle means for others
     "choose",  # is told what is stale
     "job_client",  # the watch of Jobs
-    "jobs",  # logs of plans that were read
-    "queue",  # slots for plans
-    "permissions",  # reviews of permissions
     "accounts",  # service accounts that exist now
     "references",  # objects that Bundles name
-    "store",  # the signature policy
-    "attester",  # statements that were pushed
 )
-"""The modules of `bundles` that may report events to the owner of the queue, by their last name."""
+"""The modules of `bundles` that may report events to the owner of the queue, by their last name;
+those of ``ABOVE`` may, too."""
 
 Findings = dict[str, list[str]]
 """What is counted, by the figure's name."""
@@ -137,11 +136,12 @@ def _requeuing() -> Iterator[str]:
     By names: a function that is handed on under another name isn't seen.
     """
     names = {*REQUEUES, *QUEUES, *(f"_{name}" for name in QUEUES)}
-    for path in sorted((SOURCE / PACKAGE / "bundles").rglob("*.py")):
+    bundles = SOURCE / PACKAGE / "bundles"
+    for path in sorted(bundles.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         used |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)} & {*REQUEUES}
-        is_source = path.stem in EVENT_SOURCES or "features" in path.parts  # what these watch
+        is_source = path.stem in EVENT_SOURCES or path.relative_to(bundles).parts[0] in ABOVE
         if names & used and not is_source:
             yield str(path.relative_to(SOURCE))
 

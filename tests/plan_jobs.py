@@ -15,14 +15,10 @@ from zlib import crc32
 import pytest
 from tests.long import LONG
 
-from copyrator.bundles.features.approval.operations import Operation, OperationType, RenderedObjects
-from copyrator.bundles.features.approval.script import (
-    StoredComparison,
-    deploy_command,
-    plan_command,
-)
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.operations import Operation, OperationType, RenderedObjects
+from copyrator.bundles.plans.script import StoredComparison, deploy_command, plan_command
 
 NONCE = "0123456789abcdef" * 2
 HANG = 300

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import click
 import yaml
 from prometheus_client import Metric
 
+from copyrator.bundles.features import load
 from copyrator.cli import cli
 from copyrator.metrics import Metrics
 from demo.chart import ROOT
@@ -172,10 +173,11 @@ def _type(field: dict[str, Any]) -> str:
 def metrics() -> str:
     """Every metric with its type and labels."""
     parts = [_METRICS_HEAD]
-    registered = Metrics()
-    for collector in vars(registered).values():
-        if not hasattr(collector, "describe") or not hasattr(collector, "_labelnames"):
-            continue
+    declared = Metrics()
+    for one in load("metrics"):
+        declared.of(one.METRICS)
+    collectors: Iterable[Any] = declared.registry._collector_to_names
+    for collector in collectors:
         (metric,) = collector.describe()
         labels = ", ".join(f"`{label}`" for label in collector._labelnames)
         parts.append(

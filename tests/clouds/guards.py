@@ -145,10 +145,6 @@ class BearerGuard:
         self._tokens[token] = Pass((repo,) if is_open else (), user, writes, until)
         return Answer(200, {"access_token": token, "token": token, "expires_in": self.lifetime})
 
-    def expire_tokens(self) -> None:
-        """All tokens that it has issued are no good any more."""
-        self._tokens.clear()
-
 
 class AccountTokens(Protocol):
     """Verifies service accounts' tokens as a cloud's token service does: by the issuer's keys."""

@@ -26,7 +26,7 @@ from copyrator.bundles.engine.bundle import BundleCache, Memories, read_entry
 from copyrator.bundles.engine.choose import PollStates, VersionResolver, bring_forward
 from copyrator.bundles.engine.context import BundleTiming, Context, Hasher
 from copyrator.bundles.engine.deploy import Deployer
-from copyrator.bundles.engine.feature import Features
+from copyrator.bundles.engine.feature import Features, Parts
 from copyrator.bundles.engine.gate import Gates
 from copyrator.bundles.engine.job_client import JobClient
 from copyrator.bundles.engine.reconciler import BundleReconciler
@@ -41,6 +41,7 @@ from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.features import load
 from copyrator.bundles.fields import bundle_reasons
 from copyrator.bundles.jobs.redaction import Redactor
+from copyrator.bundles.plans.planning import Planning
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.queue import Outcome as ReconcileOutcome
 
@@ -190,6 +191,8 @@ class BundleController:
             proxies=proxies or {},
             seen_time=seen_time,
         )
+        for one in load("metrics"):
+            metrics.of(one.METRICS)  # so that they are there before anything is counted
         self._features = features = Features(
             tuple(one.FEATURE(context) for one in load("feature")), memories
         )
@@ -210,7 +213,8 @@ class BundleController:
         seals = SealStore(context, features)
         attached = AttachedReader(oci, judging)
         shared = references, attached, jobs, seals, redaction, searching
-        features.connect(*shared, polls, poll_states)
+        self._plans = plans = Planning(context, Parts(*shared, poll_states, features))
+        features.connect(*shared, polls, poll_states, plans)
         ownership = ReleaseOwnership(context, jobs)
         attempts = AttemptRunner(
             context=context,
@@ -267,6 +271,7 @@ class BundleController:
         if OPENSHIFT in groups:
             self._context.without_ids()
         self._jobs.start()
+        self._plans.start()
         for feature in self._features:
             feature.start()
 
@@ -275,6 +280,7 @@ class BundleController:
         self._jobs.stop()
         for feature in self._features:
             await feature.stop()
+        await self._plans.close()
         self._references.close()
         await self._polls.close()
         await self._judging.close()

@@ -5,7 +5,7 @@ its own namespace, which are trusted. Those never wait for tenants.
 
 Turns are taken by `RoundRobin` alone: in the queue of keys, `FairLimit` and `FairQueue`. Other
 ideas are elsewhere: a share that is offered to a rule (copies.sources.records), and a slot for the
-namespace that has the fewest (bundles.features.approval.queue).
+namespace that has the fewest (bundles.plans.queue).
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from tests.component.kube.fake_api import (
 )
 
 from copyrator.api.names import LABEL_GUARD
-from copyrator.bundles.features.approval.guard.enforcement import ADMISSION, BINDINGS, POLICIES
 from copyrator.bundles.features.drift.fields import DriftSpec
 from copyrator.bundles.features.drift.record import check_rhythm
+from copyrator.bundles.plans.guard.enforcement import ADMISSION, BINDINGS, POLICIES
 
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {

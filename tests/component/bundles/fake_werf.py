@@ -12,9 +12,9 @@ from typing import Any
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
 
 from copyrator.bundles.features.approval.endings import STORED, StoredWord
-from copyrator.bundles.features.approval.operations import BEGIN, END, EXACT
-from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans.operations import BEGIN, END, EXACT
+from copyrator.bundles.plans.script import PlanExit
 
 CREATE = "create ::ConfigMap:app"
 UPDATE = "update ::ConfigMap:app"

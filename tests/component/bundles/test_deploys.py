@@ -431,3 +431,15 @@ async def test_conditions_of_others_stay_as_they_are_in_each_write(
     for status in cluster.statuses["shop"]:
         known = [one for one in status["conditions"] if one.get("reason") in (None, "R")]
         assert known == [flux, argo], "without what the API server refuses"
+
+
+async def test_a_condition_that_does_not_apply_any_more_is_removed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    ended = [{"type": "UpdatePending", "status": "True"}, {"type": "Synced", "status": "True"}]
+    bundle()
+    cluster.change("bundles", "shop", status={"conditions": ended})
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    kinds = [one["type"] for one in cluster.status()["conditions"]]
+    assert kinds == ["Ready", "Reconciling", "Stalled", "Synced"]

@@ -26,13 +26,16 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.toy_feature.greeting import feature, fields
 from tests.toy_feature.greeting.feature import GreetingFeature
 
-from copyrator.api import conditions
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import detail_lines
 from copyrator.bundles import features
-from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.fields import (
+    bundle_conditions,
+    bundle_reasons,
+    spec_parts,
+    status_parts,
+)
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
@@ -41,6 +44,7 @@ from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests" / "toy_feature" / "greeting"
+OTHERS = [{"type": "Synced", "status": "True"}]
 POINTS = [
     name
     for name, what in vars(Feature).items()
@@ -87,8 +91,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setitem(sys.modules, f"{features.__name__}.greeting{name}", found)
     monkeypatch.setattr(features, "FEATURES", ("greeting", *features.FEATURES))
     monkeypatch.setattr(feature, "FEATURE", recording(made))
-    kind = fields.GreetingCondition.GREETED
-    monkeypatch.setitem(conditions._ORDER, kind, len(conditions._ORDER))
     _forget_list()
     yield made
     _forget_list()
@@ -96,7 +98,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def _forget_list() -> None:
     """What is read of the list of features once."""
-    for found in (bundle_fields.spec_parts, bundle_fields.status_parts, bundle_reasons):
+    for found in (spec_parts, status_parts, bundle_conditions, bundle_reasons):
         found.cache_clear()
 
 
@@ -139,7 +141,7 @@ class House:
             name,
             spec={**source, "version": "1.0.0", "greeting": greeting, **spec},
             metadata={"annotations": {fields.ANN_GREET: "one"}},
-            status={"greeting": {"asked": "one", "answered": "one"}},
+            status={"greeting": {"asked": "one", "answered": "one"}, "conditions": OTHERS},
         )
 
     def print(self, name: str, code: int) -> None:
@@ -193,6 +195,7 @@ def house(cluster: BundleCluster, registry: FakeRegistry, run: Run, calls: list[
 async def test_a_release_greets_and_says_farewell(house: House) -> None:
     cluster = house.cluster
     await house.open(unwelcome="0.9.0")
+    assert house.operator.metrics.registry.get_sample_value("copyrator_greeting") == 0
     house.create()
     await eventually(lambda: house.condition() == ("False", "Speechless", "nobody is greeted"))
     assert cluster.status()["gates"][-1]["message"] == "ConfigMap book has no `words`"
@@ -200,6 +203,8 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
 
     cluster.change("configmaps", "book", data={"words": "hello"})
     await eventually(lambda: house.condition() == ("True", "Greeted", "hello"))
+    kinds = [one["type"] for one in cluster.status()["conditions"]]
+    assert kinds == ["Ready", "Reconciling", "Stalled", "UpdatePending", "Greeted", "Synced"]
     digest = cluster.status()["deployed"]["digest"]
     known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}

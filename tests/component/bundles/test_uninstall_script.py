@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.plan_jobs import Pod
 
-from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
 from copyrator.bundles.jobs.script import uninstall_command
+from copyrator.bundles.plans.script import PlanExit
 
 WERF = """\
 #!/bin/sh

@@ -15,15 +15,11 @@ from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import json_response
 from tests.targets import EVERYWHERE
-from tests.unit.bundles.features.approval.test_plan_block import NONCE, block
+from tests.unit.bundles.plans.test_plan_block import NONCE, block
 
-from copyrator.bundles.features.approval.operations import (
-    PLAN_OPERATIONS,
-    OperationType,
-    read_operation,
-)
-from copyrator.bundles.features.approval.script import plan_command
 from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.operations import PLAN_OPERATIONS, OperationType, read_operation
+from copyrator.bundles.plans.script import plan_command
 from hostile.bundles import _bundle_status
 
 SENTINEL = "sentinel-3f9c1e7a"

@@ -397,7 +397,7 @@ def redirect(status: int, to: str) -> Callable[[Asked], Answer]:
         (lambda _: Answer(404, "no"), InvalidResponse),
         (lambda _: Answer(500, "no"), RegistryUnreachable),
         (lambda _: Answer(is_cut=True), RegistryUnreachable),
-        (lambda _: Answer(delay=20), RegistryUnreachable),
+        (lambda _: Answer(delay=4), RegistryUnreachable),
         (redirect(307, "https://evil.example/oauth2/exchange"), InvalidResponse),
         (redirect(308, "/other"), InvalidResponse),
         (redirect(303, "https://evil.example/oauth2/exchange"), InvalidResponse),

@@ -30,3 +30,10 @@ async def signed() -> AsyncIterator[SignedRegistry]:
     await registry.start()
     yield registry
     await registry.stop()
+
+
+@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
+async def either(signed: SignedRegistry, request: pytest.FixtureRequest) -> SignedRegistry:
+    """A registry with a list of referrers, and one without."""
+    signed.has_referrers = request.param
+    return signed

@@ -21,8 +21,10 @@ from aiohttp.test_utils import TestServer
 
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.transport import DEFAULT_RATE, Network, Rate
+from copyrator.oci.transport import Network, Rate
 
+UNHURRIED = Rate(per_second=10_000.0)
+"""Of tests that aren't about the rate."""
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
 """Where tests' registries are; the operator asks none there unless it is told to."""
 
@@ -35,7 +37,7 @@ def registry_client(
     *,
     metrics: Metrics | None = None,
     allowed: tuple[Network, ...] = LOOPBACK,
-    rate: Rate = DEFAULT_RATE,
+    rate: Rate = UNHURRIED,
     clock: Callable[[], float] = time.monotonic,
 ) -> RegistryClient:
     """A client that may ask the tests' registries."""

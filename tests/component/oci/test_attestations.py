@@ -38,13 +38,6 @@ TOO_LARGE = b"x" * (ATTESTATION_BYTES + 1)
 PROVENANCE = "https://slsa.dev/provenance/v1"
 
 
-@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
-async def either(signed: SignedRegistry, request: pytest.FixtureRequest) -> SignedRegistry:
-    """A registry with a list of referrers, and one without."""
-    signed.has_referrers = request.param
-    return signed
-
-
 @pytest.fixture
 def finder(client: RegistryClient) -> SignatureFinder:
     return SignatureFinder(client)

@@ -31,7 +31,6 @@ from copyrator.oci.transport import (
     REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
     HostCache,
-    Rate,
 )
 from copyrator.workqueue.fairness import working_for
 
@@ -291,7 +290,7 @@ async def test_a_token_of_any_length_is_not_kept(
 async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry) -> None:
     """Each port is another host; all of loopback stands for any number of names."""
     metrics = Metrics()
-    client = registry_client(5.0, metrics=metrics, rate=Rate(per_second=10_000.0))
+    client = registry_client(5.0, metrics=metrics)
     assert registry.server is not None
     number = 0
 
@@ -448,37 +447,22 @@ async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
 NO_URLS = ["http://[", "http://a:99999999/", "http://\udcff/", "//", "http://[]@/", "http://xn--a/"]
 
 
-@pytest.mark.parametrize("location", NO_URLS)
-async def test_a_redirect_to_no_url_is_an_answer_of_no_use(
-    registry: FakeRegistry, client: RegistryClient, location: str
+@pytest.mark.parametrize("url", NO_URLS)
+@pytest.mark.parametrize("place", ["a redirect", "a token server", "a next page"])
+async def test_what_is_no_url_is_an_answer_of_no_use(
+    registry: FakeRegistry, client: RegistryClient, place: str, url: str
 ) -> None:
-    registry.fault = answering(307, Location=location.encode("ascii", "replace").decode())
-    with pytest.raises(RegistryError):
-        await client.digest(repository(registry), "1.0.0", None)
-
-
-@pytest.mark.parametrize("realm", NO_URLS)
-async def test_nor_is_a_token_server_that_has_none(
-    registry: FakeRegistry, client: RegistryClient, realm: str
-) -> None:
-    written = f'Bearer realm="{realm.encode("ascii", "replace").decode()}"'
-    registry.fault = answering(401, WWW_Authenticate=written)
-    with pytest.raises(RegistryError):
-        await client.digest(repository(registry), "1.0.0", ALICE)
-
-
-@pytest.mark.parametrize("page", NO_URLS)
-async def test_nor_is_a_next_page_that_has_none(
-    registry: FakeRegistry, client: RegistryClient, page: str
-) -> None:
-    link = f'<{page.encode("ascii", "replace").decode()}>; rel="next"'
-    registry.fault = answering(200, '{"tags": []}', Link=link, Content_Type="application/json")
-
-    async def take(_: list[str]) -> None:
-        pass
+    written = url.encode("ascii", "replace").decode()
+    registry.fault = {
+        "a redirect": answering(307, Location=written),
+        "a token server": answering(401, WWW_Authenticate=f'Bearer realm="{written}"'),
+        "a next page": answering(
+            200, '{"tags": []}', Link=f'<{written}>; rel="next"', Content_Type="application/json"
+        ),
+    }[place]
 
     with pytest.raises(RegistryError):
-        await client.tags(repository(registry), None, take)
+        await client.tags(repository(registry), ALICE, ignore)
 
 
 async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(client: RegistryClient) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, registry_client
 from tests.component.oci.signed_registry import SignedRegistry, find
 from tests.long import LONG
@@ -45,6 +43,7 @@ from copyrator.oci.signatures import (
 )
 from copyrator.signatures.judge import judge
 from copyrator.signatures.model import SIGNATURE_BYTES, SIGNATURES, CosignKeys, SignatureRequirement
+from localcluster.signing import new_key, public_key
 
 MB = 1024 * 1024
 STAGES = ("artifact", "list", "fallback tag", "sig tag", "manifest", "blob", "payload")
@@ -182,8 +181,7 @@ async def test_a_fault_in_one_place_does_not_hide_signatures_in_others(
 async def test_a_wrong_signature_never_passes_because_another_place_failed(
     signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
 ) -> None:
-    key = ec.generate_private_key(ec.SECP256R1()).public_key()
-    pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    pem = public_key(new_key()).encode()
     asked = [SignatureRequirement("spec.verify", (CosignKeys("keys", {"cosign.pub": pem}),))]
     for stage in ("list", "fallback tag", "sig tag"):
         for fault in (answering(500), answering(403)):

@@ -32,13 +32,6 @@ ALICE = Credential("alice", "s3cret")
 PROVENANCE = "https://slsa.dev/provenance/v1"
 
 
-@pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])
-async def either(signed: SignedRegistry, request: pytest.FixtureRequest) -> SignedRegistry:
-    """A registry with a list of referrers, and one without."""
-    signed.has_referrers = request.param
-    return signed
-
-
 async def test_a_digest_without_signatures_takes_four_requests(
     either: SignedRegistry, client: RegistryClient
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.approval_policy.conftest import DECISION_ANNOTATIONS, policies_of
 from tests.e2e.installation import rendered
 
-from copyrator.bundles.features.approval.fields import ApprovalMode
+from copyrator.bundles.plans.fields import ApprovalMode
 from demo.chart import CHART, render
 
 

@@ -3,10 +3,10 @@
 import base64
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
-from tests.clouds.amazon import HOST, STS, Amazon, sts_refused
+from tests.clouds.amazon import HOST, STS, Amazon
 from tests.clouds.guards import BasicGuard, ClusterTokens
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.e2e.bundles.conftest import Team
@@ -149,68 +149,10 @@ def test_a_tenant_with_anothers_role_is_refused(
     assert not thief.jobs("loot")
 
 
-def test_a_missing_annotation_is_named(team: Team, amazon: Amazon) -> None:
-    digest = team.publish("1.0.0", "first")
-    bundle(team, "shop")
-    condition = team.wait_reason("shop", "IdentityMissing")
-    assert f"ServiceAccount {team.namespace}/werf has no annotation {ROLE}" in condition["message"]
-    assert amazon.counts() == (0, 0)
-    shop(team, amazon)
-    team.wait_deployed("shop", digest)
-
-
-def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, amazon: Amazon) -> None:
-    amazon.life = LIFE
-    digest = team.publish("1.0.0", "first")
-    shop(team, amazon, "shop", "other")
-    began = time.monotonic()
-    for name in ("shop", "other"):
-        team.wait_deployed(name, digest)
-    until(lambda: amazon.counts() == (2, 2), lambda: f"it is renewed; {amazon.counts()}", 3 * LIFE)
-    assert time.monotonic() - began > LIFE * 2 / 3 - 5
-    # Never by a request that was refused: it was renewed before its end.
-    assert {one.status for one in amazon.stage.asked(HOST, f"/v2/{team.namespace}/*")} <= {
-        200,
-        401,  # without any login, which is how the challenge is learned
-    }
-    for name in ("shop", "other"):
-        assert team.condition(name)["status"] == "True"
-
-
-def test_a_login_that_the_registry_refuses_is_renewed_once(team: Team, amazon: Amazon) -> None:
-    digest = team.publish("1.0.0", "first")
-    shop(team, amazon, "shop")
-    team.wait_deployed("shop", digest)
-    guard = amazon.guards[HOST]
-
-    def revoke() -> None:
-        guard.passes = {one: replace(held, until=0.0) for one, held in guard.passes.items()}
-
-    revoke()
-    until(lambda: amazon.counts() == (2, 2), lambda: f"it is renewed; {amazon.counts()}")
-    second = team.publish("1.0.0", "second")
-    team.wait_deployed("shop", second)
-
-    revoke()
-    team.wait_reason("shop", "AuthenticationFailed")
-    asked = len(amazon.stage.asked(HOST))
-    until(lambda: len(amazon.stage.asked(HOST)) > asked + 3, "the registry is polled on")
-    assert amazon.counts() == (2, 2)
-
-
-def test_throttling_is_a_pause(team: Team, amazon: Amazon) -> None:
-    digest = team.publish("1.0.0", "first")
-    busy = sts_refused(400, "Throttling", "Rate exceeded")
-    amazon.faults["sts"] = [replace(busy, headers={**busy.headers, "Retry-After": "8"})] * 2
-    shop(team, amazon, "shop")
-    condition = team.wait_reason("shop", "RateLimited")
-    assert "AWS STS in eu-central-1 takes no more requests for now" in condition["message"]
-    team.wait_deployed("shop", digest)
-    assert amazon.counts() == (3, 1)
-    _, refused, answered = (one.at for one in amazon.stage.asked(STS))
-    assert answered - refused >= 8, "nothing is asked in the pause"
-
-
+@long_form(
+    "tests/component/bundles/features/login/test_login.py::"
+    "test_that_a_token_expired_in_mid_job_isnt_the_versions_fault"
+)
 def test_a_token_that_ends_in_a_job_doesnt_count_against_the_version(
     team: Team, amazon: Amazon
 ) -> None:

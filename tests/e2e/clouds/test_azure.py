@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,30 +27,16 @@ from localcluster import Api, Cluster
 HOST = "shop.azurecr.io"
 LOGIN = "login.microsoftonline.com"
 TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
-OWN = "99999999-14a6-49ae-97bc-6eba6914391e"
-"""The client ID of the operator's own identity."""
 EXCHANGE = "/oauth2/exchange"
-
-
-@pytest.fixture(scope="module")
-def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the webhook of azure-workload-identity would mount the operator's token."""
-    return tmp_path_factory.mktemp("own") / "azure-identity-token"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def operator(
-    cluster: Cluster,
-    cloud_stage: Stage,
-    token_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: Cluster, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     settings = {
-        "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES": "own-*",
         "AZURE_TENANT_ID": TENANT,
-        "AZURE_CLIENT_ID": OWN,
-        "AZURE_FEDERATED_TOKEN_FILE": str(token_file),
         "AZURE_AUTHORITY_HOST": "https://login.evil.example",
     }
     values = {"bundles.workloadIdentity.enabled": True}
@@ -165,33 +150,6 @@ def test_another_namespace_cannot_borrow_an_identity(
     assert_nothing_came_out(cloud_stage, operator, api)
 
 
-def test_each_fault_of_an_identity_says_what_to_do(
-    team: Team, registry: AzureRegistry, cloud_stage: Stage, operator: Operator, api: Api
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    bundle(team)
-    message = team.wait_reason("shop", "IdentityMissing")["message"]
-    assert "has no annotation azure.workload.identity/client-id" in message
-
-    client = client_of(team)
-    annotate(team, client)
-
-    def says(*words: str) -> None:
-        def found() -> bool:
-            message = team.condition("shop").get("message", "")
-            return all(word in message for word in words)
-
-        until(found, lambda: f"{words}: {json.dumps(team.condition('shop'))}")
-
-    says("AADSTS700016", f"tenant {TENANT} has no application {client}")
-    registry.entra.let(TENANT, client, f"system:serviceaccount:{team.namespace}:werf")
-    says(f"{HOST} refuses", "(401)", "AcrPull")
-    assert team.condition("shop")["reason"] == "IdentityRefused"
-    registry.roles[client] = READER
-    team.wait_deployed("shop", digest)
-    assert_nothing_came_out(cloud_stage, operator, api)
-
-
 def test_only_attestations_ask_for_a_push(
     team: Team, registry: AzureRegistry, cloud_stage: Stage, operator: Operator, api: Api
 ) -> None:
@@ -210,34 +168,4 @@ def test_only_attestations_ask_for_a_push(
     mine = f"repository:{team.repo}"
     reads = {f"{mine}:pull", f"{mine}:metadata_read"}
     assert set(registry.scopes) - reads == {f"{mine}:pull,push"}
-    assert_nothing_came_out(cloud_stage, operator, api)
-
-
-def test_the_operators_own_identity_is_used_in_the_namespaces_that_are_named_for_it(
-    team: Team,
-    api: Api,
-    registry: AzureRegistry,
-    cloud_stage: Stage,
-    operator: Operator,
-    token_file: Path,
-    new_team: Callable[[str], Team],
-) -> None:
-    registry.entra.let(TENANT, OWN, operator.user)
-    registry.roles[OWN] = READER
-    *_, home, account = operator.user.split(":")
-    path = f"/api/v1/namespaces/{home}/serviceaccounts/{account}/token"
-    token = api.create(path, {"spec": {"audiences": [AUDIENCE]}})["status"]["token"]
-    token_file.write_text(token)
-    ours = new_team("own")
-    annotate(ours, client_of(ours))  # which counts for nothing there
-    digest = ours.publish("1.0.0", "first")
-    bundle(ours)
-    bundle(team, repo=ours.repo)
-
-    ours.wait_deployed("shop", digest)
-    message = team.wait_reason("shop", "IdentityMissing")["message"]
-    assert "has no annotation" in message
-    assert team.jobs("shop") == []
-    assert {one.form["client_id"] for one in cloud_stage.asked(LOGIN)} == {OWN}
-    assert cloud_stage.hosts_told(token) == {LOGIN}
     assert_nothing_came_out(cloud_stage, operator, api)

@@ -1,19 +1,18 @@
 """Bundles from Artifact Registry by the identity of their service account, with real Jobs."""
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clouds.google import GKE, METADATA, NODE, PKG, POOL, PROVIDER, STS, Google
+from tests.clouds.google import GKE, METADATA, NODE, PKG, POOL, STS, Google
 from tests.clouds.guards import ClusterTokens, refused
 from tests.clouds.stage import Stage
-from tests.e2e.bundles.conftest import Team, stays
-from tests.e2e.clouds.conftest import INTERVAL, operating
+from tests.e2e.bundles.conftest import Team
+from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 from tests.e2e.secrecy import traces
 
-from copyrator.api.clouds import ANN_GCP_ACCOUNT, ANN_GCP_PROVIDER
+from copyrator.api.clouds import ANN_GCP_ACCOUNT
 from localcluster import Cluster
 
 DEPLOYER = "deployer@acme-prod.iam.gserviceaccount.com"
@@ -114,50 +113,6 @@ def test_an_annotation_lets_only_the_account_use_a_service_account_that_it_agree
     message = other.wait_reason("shop", "IdentityRefused")["message"]
     assert f"ServiceAccount {other.namespace}/werf may not use {DEPLOYER}" in message
     assert not other.jobs("shop")
-
-
-def test_an_account_elsewhere_names_its_provider(team: Team, google: Google) -> None:
-    google.readers[google.principal(team.namespace)] = (team.repo,)
-    digest = team.publish("1.0.0", "first")
-    wrong = PROVIDER.replace("onprem", "closed")
-    team.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_PROVIDER: wrong}})
-    shop(team)
-
-    message = team.wait_reason("shop", "IdentityMissing")["message"]
-    assert f"doesn't know the provider {wrong}" in message
-    team.patch("serviceaccounts", "werf", metadata={"annotations": {ANN_GCP_PROVIDER: PROVIDER}})
-    team.wait_deployed("shop", digest)
-
-
-def test_a_refused_login_is_renewed_once(team: Team, google: Google) -> None:
-    google.readers[google.principal(team.namespace)] = (team.repo,)
-    digest = team.publish("1.0.0", "first")
-    shop(team)
-    team.wait_deployed("shop", digest)
-    assert len(told(google, team)) == 1  # polls and Jobs share it
-
-    google.denials[team.repo] = 1
-    until(lambda: len(told(google, team)) == 2, "a login that is refused is renewed")
-    google.denials[team.repo] = 1
-    until(lambda: not google.denials[team.repo], "the new one is refused, too")
-    stays(3 * INTERVAL, lambda: len(told(google, team)) == 2, "it isn't renewed again")
-    team.wait_reason("shop", "Deployed")
-
-
-def test_a_login_is_renewed_at_two_thirds_of_its_life(team: Team, google: Google) -> None:
-    google.readers[google.principal(team.namespace)] = (team.repo,)
-    digest = team.publish("1.0.0", "first")
-    google.lifetime = 60  # the shortest life that is believed
-    try:
-        shop(team)
-        until(lambda: told(google, team), "a login")
-        began = time.monotonic()
-        team.wait_deployed("shop", digest)
-        until(lambda: len(told(google, team)) > 1, "another login")
-    finally:
-        google.lifetime = 3600
-    assert time.monotonic() - began > 30
-    team.wait_reason("shop", "Deployed")
 
 
 @pytest.mark.promise

@@ -9,7 +9,7 @@ from tests.clouds.stage import Stage
 from tests.e2e.bundles.conftest import Team, approve
 from tests.e2e.bundles.features.cluster.test_target_cluster import KUBE_CONFIG, Target
 from tests.e2e.clouds.conftest import operating
-from tests.e2e.clouds.test_aws import bundle, shop, take
+from tests.e2e.clouds.test_aws import bundle, shop
 from tests.e2e.conftest import directory_of
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
@@ -66,17 +66,6 @@ def test_a_bundle_moves_from_a_password_to_an_identity_and_back_without_a_deploy
 
     move(auth=None, provider="aws")
     move(auth="ecr", provider=None)
-
-
-def test_another_role_after_the_registry_has_refused_the_first_takes_no_five_minutes(
-    team: Team, amazon: Amazon
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    take(team, amazon.add_role("nothing", f"{team.namespace}/werf", repos={HOST: ("no/*",)}))
-    bundle(team, "shop")
-    team.wait_reason("shop", "AuthenticationFailed")
-    shop(team, amazon)
-    team.wait_deployed("shop", digest)  # in less than ACCOUNT_SECONDS
 
 
 def test_an_update_that_is_switched_off_asks_neither_registry_nor_cloud(

@@ -3,56 +3,25 @@
 import contextlib
 
 import pytest
+from tests.builders.other_tools import COPIES
 from tests.e2e.copies.conftest import copying, deploy, encoded, restart
 from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-TOOLS = {
-    "kubernetes-replicator": {
-        "labels": {"app": "x", "app.kubernetes.io/instance": "argo-app"},
-        "annotations": {
-            "replicator.v1.mittwald.de/replicated-at": "2026-01-01T00:00:00Z",
-            "replicator.v1.mittwald.de/replicated-from-version": "1234",
-            "replicator.v1.mittwald.de/replicated-keys": "key",
-        },
-    },
-    "reflector": {
-        "annotations": {
-            "reflector.v1.k8s.emberstack.com/auto-reflects": "True",
-            "reflector.v1.k8s.emberstack.com/reflects": "source/app",
-            "reflector.v1.k8s.emberstack.com/reflected-version": "1234",
-            "reflector.v1.k8s.emberstack.com/reflected-at": "2026-01-01T00:00:00.0000000+00:00",
-        },
-    },
-    "OpenAPI-Generator": {  # ClusterSecret, by the Python client's default name
-        "labels": {"clustersecret.io": "true"},
-        "annotations": {
-            "clustersecret.io/created-by": "ClusterSecrets",
-            "clustersecret.io/version": "0.0.14",
-            "clustersecret.io/last-sync": "2026-01-01T00:00:00.000000",
-        },
-    },
-    "config-syncer": {
-        "labels": {
-            "kubed.appscode.com/origin.name": "app",
-            "kubed.appscode.com/origin.namespace": "source",
-            "kubed.appscode.com/origin.cluster": "",
-        },
-        "annotations": {
-            LAST_APPLIED: '{"data":{"key":"c2VjcmV0"}}',
-            "kubed.appscode.com/origin": '{"kind":"Secret","namespace":"source","name":"app"}',
-        },
-    },
+CLIENTS = {
+    "kubernetes-replicator": "kubernetes-replicator",
+    "reflector": "reflector",
+    "ClusterSecret": "OpenAPI-Generator",  # the Python client's default name
+    "config-syncer": "config-syncer",
 }
+"""The field managers of tools."""
 
 
 def copied_by(tool, user, namespace, name, data):
     """A Secret just as the tool creates it."""
-    body = {"metadata": {"name": name, **TOOLS[tool]}, "type": "Opaque", "data": data}
-    return user.api.create(f"{user.path('secrets', namespace)}?fieldManager={tool}", body)
+    body = {"metadata": {"name": name, **COPIES[tool]}, "type": "Opaque", "data": data}
+    return user.api.create(f"{user.path('secrets', namespace)}?fieldManager={CLIENTS[tool]}", body)
 
 
 @pytest.fixture
@@ -70,7 +39,7 @@ def test_adopt_takes_other_tools_copies_over_with_one_update_and_without_their_m
 ):
     right, stale = encoded(key="value"), encoded(key="old", dead="key")
     places = {}
-    for tool in TOOLS:
+    for tool in CLIENTS:
         for data in (right, stale):
             place = namespace(f"{word}-t")
             places[place] = copied_by(tool, user, place, word, data)["metadata"]["uid"]
@@ -99,17 +68,6 @@ def test_adopt_takes_other_tools_copies_over_with_one_update_and_without_their_m
     user.delete("copyrators", stopped.namespace, word)
     user.wait_gone("copyrators", stopped.namespace, word)
     assert [user.get("secrets", place, word) for place in places] == [None] * len(places)
-
-
-def test_adopt_leaves_alone_what_no_tool_made(stopped, user, namespace, word, rule):
-    target = namespace(f"{word}-t")
-    asks = {"replicator.v1.mittwald.de/replicate-from": "source/app"}  # but was never served
-    user.create("secrets", target, word, metadata={"annotations": asks}, data=encoded(a="b"))
-    stopped.start()
-    user.wait_failing(stopped.namespace, word)
-    (failure,) = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
-    assert failure["reason"] == "Conflict"
-    assert user.data("secrets", target, word) == encoded(a="b")
 
 
 def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(

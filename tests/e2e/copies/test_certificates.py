@@ -4,13 +4,10 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.e2e.copies.conftest import copying, encoded, restart, wait_quiet
+from tests.e2e.copies.conftest import copying, encoded, wait_quiet
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from localcluster.signing import PRIVATE, self_signed
-
-COMPONENT = "tests/component/copies/test_certificates.py"
 
 
 def certificate(name: str, days: float) -> str:
@@ -66,19 +63,3 @@ def test_a_certificate_is_warned_of_until_it_is_renewed(operator, user, infra, n
         return [one["reason"] for one in mine if one["reason"].startswith("Certificate")]
 
     until(lambda: events() == ["CertificateExpired"], "one Event")
-
-
-@long_form(f"{COMPONENT}::test_a_restart_writes_nothing_and_wakes_up_in_time")
-def test_a_restart_writes_nothing(stopped, user, infra, namespace, word):
-    target = namespace(f"{word}-1")
-    user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": certificate("soon", 3)}))
-    stopped.start()
-    user.rule(stopped.namespace, word, spec(word, infra))
-    user.wait_ready(stopped.namespace, word)
-    assert expiring(user, stopped.namespace, word) == "CertificateExpiring"
-    wait_quiet(stopped, stopped.namespace, target)
-    assert stopped.stop() == 0
-    since = restart(stopped, user, word)
-    wait_quiet(stopped, stopped.namespace, target)
-    names = {f"{one.resource}/{one.namespace}" for one in stopped.writes(since, but=("leases",))}
-    assert not names & {f"secrets/{target}", f"events/{stopped.namespace}"}

@@ -9,8 +9,6 @@ from tests.e2e.copies.conftest import encoded, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
-from localcluster.api import ApiStatusError
-
 TYPE = "kubernetes.io/dockerconfigjson"
 COPIES = 8 if LONG else 4
 
@@ -110,27 +108,6 @@ def test_each_change_is_one_reading_of_each_source_and_one_write_of_each_copy(
     assert secret_writes(operator, since, targets) == ["update"] * COPIES
 
 
-def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
-    operator, user, infra, targets, word
-):
-    user.rule(operator.namespace, word, registries(word, infra))
-    user.wait_ready(operator.namespace, word)
-    user.delete("secrets", infra, "hub-creds")
-    said = user.wait_reason(operator.namespace, word, "SourceNotFound")
-    assert f"{infra}/hub-creds" in said["message"]
-    assert {tuple(hosts(user, target, word)) for target in targets} == {
-        ("hub.io", "one.io", "two.io")
-    }
-    user.create("secrets", infra, "hub-creds", type=TYPE, data=config(back_io="a"))
-    for target in targets:
-        until(lambda at=target: "back.io" in hosts(user, at, word), f"back in {target}")
-    user.wait_ready(operator.namespace, word)
-    for name in ("one", "two"):
-        user.delete("secrets", infra, name)
-    for target in targets:
-        until(lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
-
-
 def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, targets, word):
     data = {"a": "eu"}
     user.create("configmaps", infra, "settings", data={"region": "eu"})
@@ -152,65 +129,3 @@ def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, t
     user.wait_failing(operator.namespace, word)
     user.wait_data("configmaps", targets[1], word, {"a": "us"})
     assert user.data("configmaps", targets[0], word) == data
-
-
-ONE = {"as": "a", "kind": "Secret", "name": "x"}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"template": None}, "sources are read by a template"),
-        ({"source": {"kind": "Secret", "name": "x"}}, "set exactly one of source"),
-        ({"sources": [ONE, ONE]}, "Duplicate value"),
-        ({"sources": [{**ONE, "as": "1a"}]}, "spec.sources[0].as"),
-        ({"sources": [{**ONE, "as": "a-b"}]}, "spec.sources[0].as"),
-        ({"sources": [{"as": "a", "kind": "Secret"}]}, "set exactly one of name"),
-        ({"sources": [{**ONE, "selector": {"matchLabels": {"a": "b"}}}]}, "exactly one of name"),
-        ({"sources": [{"as": "a", "kind": "Secret", "selector": {}}]}, "name at least one label"),
-        ({"sources": []}, "spec.sources"),
-        ({"sources": [{**ONE, "as": f"a{n}"} for n in range(33)]}, "spec.sources"),
-    ],
-)
-def test_the_api_server_refuses_what_means_nothing(operator, user, infra, word, change, said):
-    spec = {key: one for key, one in {**registries(word, infra), **change}.items() if one}
-    if change.get("sources") == []:
-        spec["sources"] = []
-    if "source" in change:
-        del spec["sources"]
-    if "template" in change:
-        spec["source"] = {"kind": "Secret", "name": "x"}
-    with pytest.raises(ApiStatusError) as caught:
-        user.rule(operator.namespace, word, spec)
-    assert said in str(caught.value)
-
-
-def test_names_of_copies_cannot_depend_on_sources(operator, user, infra, word):
-    spec = registries(word, infra)
-    spec["template"]["metadata"]["name"] = "x-{{ sources.hub.metadata.name }}"
-    user.rule(operator.namespace, word, spec)
-    said = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert "can't depend on sources" in said["message"]
-
-
-def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(
-    operator, user, infra, targets, word
-):
-    user.create("secrets", infra, "pw", data=encoded(password="hunter2-value"))
-    spec = {
-        "sources": [{"as": "s", "kind": "Secret", "namespace": infra, "name": "pw"}],
-        "template": {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": word},
-            "data": {"a": "{{ sources.s.data.password | b64decode }}"},
-        },
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(operator.namespace, word, spec)
-    user.wait_failing(operator.namespace, word)
-    rule = user.get("copyrators", operator.namespace, word)
-    assert rule["status"]["failures"][0]["reason"] == "TemplateError"
-    assert "data of a Secret" in rule["status"]["failures"][0]["message"]
-    assert "hunter2" not in json.dumps(rule["status"])
-    assert user.names("configmaps", targets[0]) == []

@@ -1,13 +1,9 @@
 """Who gets a target that several want; whatever rules say together, nothing ever oscillates."""
 
-import time
-
-import pytest
+from tests.e2e.bundles.conftest import stays
 from tests.e2e.copies.conftest import copying, wait_quiet
 from tests.e2e.operator_process import until
 from tests.long import LONG
-
-from copyrator.api import names
 
 QUIET = 60.0 if LONG else 5.0
 """Seconds in which nothing is written."""
@@ -81,10 +77,7 @@ def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, use
     # Elsewhere it tells other tests' rules that it doesn't serve them.
     ours = (home, a, b, c)
     quiet_since = wait_quiet(stopped, *ours)
-    deadline = time.monotonic() + QUIET
-    while time.monotonic() < deadline:
-        assert [e for e in stopped.writes(quiet_since) if e.namespace in ours] == []
-        time.sleep(1)
+    stays(QUIET, lambda: not stopped.writes(quiet_since, at=ours), "nothing is written")
     for at, name in [(a, "two"), (b, "two"), (a, "loop"), (a, "onto"), (b, "onto")]:
         assert user.data("configmaps", at, name) == {"from": f"{at}/{name}"}, (at, name)
     assert user.data("configmaps", c, "two") == {"from": f"{a}/two"}
@@ -92,32 +85,3 @@ def test_two_rules_chains_loops_and_rules_onto_sources_come_to_rest(stopped, use
     assert user.names("configmaps", a) == ["grow-x"]
     assert user.names("configmaps", b) == ["chain", "grow-x", "pool"]
     assert reasons() == expected
-
-
-def test_names_that_are_too_long_for_a_label_are_no_problem(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    long = f"{word}." + ".".join(["a" * 60] * 4)
-    assert len(long) > 240
-    user.create("configmaps", source, long, data={"key": "value"})
-    user.rule(operator.namespace, long, copying(source, long, target))
-    user.wait_data("configmaps", target, long, {"key": "value"})
-    user.wait_ready(operator.namespace, long)
-    annotations = user.get("configmaps", target, long)["metadata"]["annotations"]
-    assert annotations[names.ANN_RULE] == f"{operator.namespace}/{long}"
-    assert annotations[names.ANN_SOURCE] == f"{source}/{long}"
-    user.delete("copyrators", operator.namespace, long)
-    user.wait_gone("configmaps", target, long)
-
-
-@pytest.mark.parametrize("policy", ["Skip", "Adopt"])
-def test_neither_skip_nor_adopt_touches_what_a_person_made(operator, user, namespace, word, policy):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", target, word, data={"key": "theirs"})
-    version = user.get("configmaps", target, word)["metadata"]["resourceVersion"]
-    user.create("configmaps", source, word, data={"key": "ours"})
-    user.rule(operator.namespace, word, copying(source, word, target, onConflict=policy))
-    user.wait_failing(operator.namespace, word)
-    user.patch("configmaps", source, word, data={"key": "newer"})
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word)
-    assert user.get("configmaps", target, word)["metadata"]["resourceVersion"] == version

@@ -1,6 +1,7 @@
 """Namespaces that refuse their copy, each for a real reason: the others don't notice.
 
-When each is tried again is proved in tests/component/copies/test_flow.py.
+When each is tried again: tests/component/copies/test_flow.py; what other answers mean:
+tests/e2e/test_kube_client.py; what a missing right does: tests/e2e/rights.
 """
 
 import pytest
@@ -10,15 +11,6 @@ from tests.e2e.operator_process import until
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 TARGETS = 5
-
-
-def quota(user, namespace, word):
-    """None of that kind may be created (any more)."""
-    hard = {"hard": {"count/configmaps": "1"}}  # the root CA that every namespace gets
-    path = user.path("resourcequotas", namespace, word)
-    user.create("resourcequotas", namespace, word, spec=hard)
-    until(lambda: user.api.get(path).get("status", {}).get("used"), "the quota is counted")
-    return lambda: user.api.delete(path)
 
 
 def policy(user, namespace, word):
@@ -102,7 +94,6 @@ def wait_refused(user, namespace):
 @pytest.mark.parametrize(
     ("refuse", "reason", "told"),
     [
-        (quota, "QuotaExceeded", "exceeded quota"),
         (policy, "AdmissionDenied", "not here"),
         (webhook, "Error", "hook.example.com"),
     ],
@@ -141,47 +132,3 @@ def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
     user.wait_ready(operator.namespace, word)
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("copyrators", operator.namespace, word)
-
-
-@pytest.mark.refused("create configmaps")
-def test_rights_that_are_missing_in_one_namespace_are_forbidden_there_and_nowhere_else(
-    stopped, user, api, namespace, word
-):
-    source, bad = namespace("source"), namespace(f"{word}-bad")
-    good = [namespace(f"{word}-good") for _ in range(TARGETS)]
-    user.create("configmaps", source, word, data={"key": "value"})
-    cluster_role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{stopped.namespace}:copyrator"
-    role = api.get(cluster_role)
-    for rule in list(role["rules"]):
-        if "configmaps" in rule["resources"] and "create" in rule["verbs"]:
-            others = [resource for resource in rule["resources"] if resource != "configmaps"]
-            role["rules"].append({**rule, "resources": others, "verbs": ["create"]})
-            rule["verbs"].remove("create")
-    api.replace(cluster_role, role)
-    account = stopped.user.split(":")[-1]
-    subject = {"kind": "ServiceAccount", "namespace": stopped.namespace, "name": account}
-
-    def allow(place):
-        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
-        user.create("roles", place, "copies", rules=rules)
-        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "copies"}
-        user.create("rolebindings", place, "copies", subjects=[subject], roleRef=ref)
-
-    for place in good:
-        allow(place)
-    stopped.start()
-    user.rule(stopped.namespace, word, copying(source, word))
-    for place in good:
-        user.wait_data("configmaps", place, word, {"key": "value"})
-    user.wait_failing(stopped.namespace, word)
-
-    def failures():
-        found = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
-        return found if len(found) == 1 else None
-
-    (failure,) = until(failures, "one failure is left")
-    assert (failure["namespace"], failure["reason"]) == (bad, "Forbidden")
-    assert 'cannot create resource "configmaps"' in failure["message"]
-    allow(bad)
-    user.wait_data("configmaps", bad, word, {"key": "value"})
-    user.wait_ready(stopped.namespace, word)

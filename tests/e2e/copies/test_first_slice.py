@@ -99,30 +99,6 @@ def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, w
     until(lambda: user.names("secrets", target) == [word], "our label is back", HEALED)
 
 
-def test_what_others_put_on_a_copy_stays(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "old"})
-    good_rule(user, operator, word, source)
-    user.wait_data("configmaps", target, word, {"key": "old"})
-    user.patch(
-        "configmaps",
-        target,
-        word,
-        metadata={
-            "labels": {"theirs": "label"},
-            "annotations": {"theirs": "annotation"},
-            "finalizers": ["example.com/theirs"],
-        },
-    )
-    user.patch("configmaps", source, word, data={"key": "new"})
-    user.wait_data("configmaps", target, word, {"key": "new"})
-    metadata = user.get("configmaps", target, word)["metadata"]
-    assert metadata["labels"]["theirs"] == "label"
-    assert metadata["annotations"]["theirs"] == "annotation"
-    assert metadata["finalizers"] == ["example.com/theirs"]
-    user.patch("configmaps", target, word, metadata={"finalizers": None})
-
-
 def test_copies_go_with_their_source_and_come_back_with_it(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("configmaps", source, word, data={"key": "value"})
@@ -136,54 +112,6 @@ def test_copies_go_with_their_source_and_come_back_with_it(operator, user, names
     user.create("configmaps", source, word, data={"key": "again"})
     user.wait_data("configmaps", target, word, {"key": "again"})
     user.wait_ready(operator.namespace, word)
-
-
-def test_copies_go_with_their_rule_but_nothing_else_does(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "value"})
-    user.create("configmaps", target, f"{word}-theirs", data={"key": "theirs"})
-    good_rule(user, operator, word, source)
-    user.wait_data("configmaps", target, word, {"key": "value"})
-    rule = user.get("copyrators", operator.namespace, word)
-    assert rule["metadata"]["finalizers"] == [names.FINALIZER_RULE]
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word)
-    assert user.get("configmaps", target, word) is None
-    assert user.data("configmaps", target, f"{word}-theirs") == {"key": "theirs"}
-    assert user.data("configmaps", source, word) == {"key": "value"}
-
-
-def test_an_invalid_rule_says_what_is_wrong_and_leaves_copies_as_they_are(
-    operator, user, namespace, word
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create(
-        "configmaps", source, word, metadata={"labels": {"app": word}}, data={"key": "value"}
-    )
-    user.rule(
-        operator.namespace, word, ruleType="configmap", selector={"app": word}, namespace=source
-    )
-    user.wait_data("configmaps", target, word, {"key": "value"})
-    user.patch("copyrators", operator.namespace, word, selector=5)
-    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert condition["status"] == "False"
-    assert "selector" in condition["message"]
-    assert user.data("configmaps", target, word) == {"key": "value"}
-    user.patch("copyrators", operator.namespace, word, selector={"app": word})
-    user.wait_ready(operator.namespace, word)
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("configmaps", target, word)
-
-
-def test_a_rule_elsewhere_does_nothing_and_says_so(operator, user, namespace, word):
-    elsewhere, target = namespace("elsewhere"), namespace(f"{word}-t")
-    user.create("configmaps", elsewhere, word, data={"key": "value"})
-    spec = {"source": {"kind": "ConfigMap", "name": word}}
-    user.rule(elsewhere, word, {**spec, "targets": {"namespaces": [f"{word}-*"]}})
-    condition = user.wait_reason(elsewhere, word, "NotTrusted")
-    assert condition["status"] == "False"
-    assert user.get("configmaps", target, word) is None
-    assert "finalizers" not in user.get("copyrators", elsewhere, word)["metadata"]
 
 
 def test_the_operators_log_and_the_rules_status_hold_no_secret(operator, user, namespace, word):

@@ -150,23 +150,6 @@ def test_a_status_is_written_at_most_once_a_second_for_each_rule(fleet):
     assert 2 <= fleet.statuses(fleet.since) <= 2 * (fleet.seconds + 2)
 
 
-def test_a_new_namespace_costs_one_write_for_each_matching_source(fleet):
-    since = fleet.operator.cluster.audit_offset()
-    assert fleet.fence() == 2 * SOURCES
-    assert fleet.writes(since) == {"create": 2 * SOURCES}
-    assert fleet.reads(since) == []
-
-
-def test_a_changed_source_costs_one_write_a_copy_and_no_read(fleet):
-    since = fleet.operator.cluster.audit_offset()
-    fleet.user.patch("configmaps", fleet.source, "source-000", data={"key": "new"})
-    fleet.user.patch("secrets", fleet.source, "source-000", data=encoded(key="new"))
-    until(lambda: fleet.writes(since).total() >= 2 * TARGETS, "all are written", PATIENCE)
-    fleet.wait_ready(TARGETS)
-    assert fleet.writes(since) == {"update": 2 * TARGETS}
-    assert fleet.reads(since) == []
-
-
 def test_events_that_change_nothing_for_copies_cost_no_write(fleet):
     since = fleet.operator.cluster.audit_offset()
     stripped = {"kopf.zalando.org/touched": "yes"}
@@ -182,17 +165,6 @@ def test_events_that_change_nothing_for_copies_cost_no_write(fleet):
     # A version of a copy that isn't ours is read, whatever its metadata say.
     read = [(event.verb, event.namespace, event.name) for event in fleet.reads(since)]
     assert read == [("get", f"{word}-000", "source-002")]
-
-
-def test_an_edited_copy_costs_one_write(fleet):
-    since = fleet.operator.cluster.audit_offset()
-    places = [f"{fleet.word}-{number:03}" for number in range(TARGETS)]
-    for place in places:
-        fleet.user.patch("secrets", place, "source-003", data=encoded(key="edited"))
-    until(lambda: fleet.writes(since).total() >= TARGETS, "all are healed", PATIENCE)
-    fleet.wait_ready(TARGETS)
-    assert fleet.writes(since) == {"update": TARGETS}
-    assert fleet.reads(since) == []
 
 
 def test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages(fleet):

@@ -1,13 +1,7 @@
-"""Others who write at the same moment: nothing of theirs is lost, and nobody fights.
-
-The operator is stopped in its tracks (SIGSTOP) while others write, so that it acts on a view that
-is out of date, in whatever order its watches tell it the news.
-"""
+"""Two operators that both think that they lead; other races are in tests/component/copies."""
 
 import dataclasses
-import signal
 from collections import Counter
-from contextlib import contextmanager
 
 from tests.e2e.copies.conftest import copying, wait_quiet
 from tests.e2e.operator_process import until
@@ -16,89 +10,14 @@ from tests.long import LONG
 COPIES = 8 if LONG else 4
 
 
-@contextmanager
-def frozen(operator):
-    """The operator hears and does nothing, and then everything at once."""
-    operator.process.send(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        operator.process.send(signal.SIGCONT)
-
-
-def fleet(operator, user, namespace, word, **more):
-    source = namespace("source")
-    targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
-    user.create("configmaps", source, word, data={"key": "value"})
-    user.rule(operator.namespace, word, copying(source, word, **more))
-    user.wait_ready(operator.namespace, word)
-    return source, targets
-
-
-def test_what_a_user_creates_in_a_copys_place_is_not_deleted_with_the_rule(
-    operator, user, namespace, word
-):
-    _, targets = fleet(operator, user, namespace, word)
-    with frozen(operator):
-        user.delete("copyrators", operator.namespace, word)
-        for target in targets:
-            user.delete("configmaps", target, word)
-            user.create("configmaps", target, word, data={"key": "theirs"})
-    user.wait_gone("copyrators", operator.namespace, word)
-    for target in targets:
-        assert user.data("configmaps", target, word) == {"key": "theirs"}
-
-
-def test_what_a_user_creates_in_a_copys_place_is_not_overwritten_by_an_update(
-    operator, user, namespace, word
-):
-    source, targets = fleet(operator, user, namespace, word)
-    with frozen(operator):
-        user.patch("configmaps", source, word, data={"key": "newer"})
-        for target in targets:
-            user.delete("configmaps", target, word)
-            user.create("configmaps", target, word, data={"key": "theirs"})
-
-    def conflicts():
-        return user.get("copyrators", operator.namespace, word)["status"]["copies"]["conflicts"]
-
-    until(lambda: conflicts() == COPIES, f"{conflicts()} conflicts")
-    for target in targets:
-        assert user.data("configmaps", target, word) == {"key": "theirs"}
-
-
-def test_an_annotation_that_a_third_party_adds_meanwhile_survives_an_update(
-    operator, user, namespace, word
-):
-    source, targets = fleet(operator, user, namespace, word)
-    with frozen(operator):
-        user.patch("configmaps", source, word, data={"key": "newer"})
-        for target in targets:
-            theirs = {"annotations": {"theirs": "kept"}, "labels": {"theirs": "kept"}}
-            user.patch("configmaps", target, word, metadata=theirs)
-    for target in targets:
-        user.wait_data("configmaps", target, word, {"key": "newer"})
-        metadata = user.get("configmaps", target, word)["metadata"]
-        assert metadata["annotations"]["theirs"] == "kept"
-        assert metadata["labels"]["theirs"] == "kept"
-
-
-def test_a_copy_that_a_third_party_annotates_meanwhile_is_still_deleted_with_its_source(
-    operator, user, namespace, word
-):
-    source, targets = fleet(operator, user, namespace, word)
-    with frozen(operator):
-        user.delete("configmaps", source, word)
-        for target in targets:
-            user.patch("configmaps", target, word, metadata={"annotations": {"theirs": "late"}})
-    for target in targets:
-        user.wait_gone("configmaps", target, word)
-
-
 def test_two_operators_on_the_same_rules_agree_and_fall_silent(
     operator, user, namespace, word, tmp_path
 ):
-    source, targets = fleet(operator, user, namespace, word)
+    source = namespace("source")
+    targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    user.rule(operator.namespace, word, copying(source, word))
+    user.wait_ready(operator.namespace, word)
     # Leader election is switched off for one: now both think that they lead.
     log, flags = tmp_path / "second.log", (*operator.flags, "--no-leader-election")
     second = dataclasses.replace(operator, log=log, flags=flags, process=None)

@@ -1,32 +1,13 @@
-"""What the operator does at its start: nothing where all is right, and whatever was missed."""
+"""What the operator does at its start about whatever it missed."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, restart
-from tests.long import long_form
+from tests.e2e.copies.conftest import User, encoded, restart
 
 from copyrator.api import names
-from localcluster import Cluster
 
-FRUGALITY = "tests/e2e/copies/test_frugality.py"
 COPIES = 6
-
-
-@pytest.fixture(scope="module")
-def stopped(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One installation for all tests of this file, each of which leaves the operator stopped."""
-    log = tmp_path_factory.mktemp("stopped") / "operator.log"
-    with deploy(cluster, log, DATA) as operator:
-        yield operator
-
-
-@pytest.fixture(autouse=True)
-def is_stopped(stopped):
-    yield
-    if stopped.process is not None:
-        stopped.stop()
 
 
 @dataclass
@@ -38,9 +19,6 @@ class Fleet:
     word: str
     source: str
     targets: list[str]
-
-    def ready(self):
-        return self.user.wait_ready(self.home, self.word)
 
     def has(self, name, value):
         for target in self.targets:
@@ -70,38 +48,11 @@ def fleets(stopped, user, namespace, word):
             }
             user.rule(fleet.home, fleet.word, spec)
         for fleet in found:
-            assert fleet.ready()["copies"]["ready"] == COPIES
+            assert user.wait_ready(fleet.home, fleet.word)["copies"]["ready"] == COPIES
         assert stopped.stop() == 0
         return found
 
     return make
-
-
-@long_form(f"{FRUGALITY}::test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages")
-def test_a_restart_over_right_copies_writes_nothing_and_reads_only_lists(
-    stopped, user, fleets, namespace
-):
-    (fleet,) = fleets(1)
-    since = restart(stopped, user, fleet.word)
-    late = namespace(f"{fleet.word}-late")  # once it is served, all else has been looked at, too
-    user.wait_data("secrets", late, "one", encoded(key="one"))
-    user.wait_data("secrets", late, "two", encoded(key="two"))
-    stopped.stop()
-    # Not what another test left behind.
-    ours = {stopped.namespace, fleet.source, *fleet.targets, late}
-    found = stopped.writes(since, at=ours, but=("events",))
-    writes = [e for e in found if not e.subresource]
-    assert [(e.verb, e.resource, e.namespace) for e in writes] == [("create", "secrets", late)] * 2
-    gets = [
-        event
-        for event in stopped.cluster.audit_events(since)
-        if event.user == stopped.user
-        and event.verb == "get"
-        and event.namespace in ours
-        and event.resource in ("secrets", "configmaps")
-        and event.name != "copyrator-hash-key"
-    ]
-    assert gets == []
 
 
 def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, fleets, namespace):

@@ -3,7 +3,6 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,19 +10,14 @@ from click.testing import CliRunner
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet
 from tests.e2e.documents import commands
 from tests.e2e.operator_process import until
-from tests.e2e.vanishing import vanish
-from tests.long import LONG
 
 from copyrator.cli import cli
 from demo.chart import ROOT
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
-TARGETS = 1000 if LONG else 12
-STEPS = ["1", "10%", "50%", "100%"]
-PATIENCE = 60 + TARGETS / 5
 APPS = "/apis/apps/v1/namespaces/{}/deployments"
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +28,6 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with deploy(cluster, log, DATA, *flags, consumers=True, restart=True) as operator:
         operator.start()
         yield operator
-
-
-def spec(word: str, **rollout: Any) -> dict[str, Any]:
-    return {
-        "source": {"kind": "Secret", "name": word},
-        "targets": {"namespaces": [f"{word}-*"]},
-        "rollout": {"steps": STEPS, "pause": "1s", **rollout},
-    }
 
 
 class Fleet:
@@ -56,8 +42,13 @@ class Fleet:
         self.spaces = sorted(spaces)
         data = encoded(password="old")
         self.user.create("secrets", self.home, self.word, data=data)
-        self.user.rule(self.home, self.word, spec(self.word, **rollout))
-        self.user.wait_ready(self.home, self.word, PATIENCE)
+        spec = {
+            "source": {"kind": "Secret", "name": self.word},
+            "targets": {"namespaces": [f"{self.word}-*"]},
+            "rollout": {"pause": "1s", **rollout},
+        }
+        self.user.rule(self.home, self.word, spec)
+        self.user.wait_ready(self.home, self.word)
 
     def change(self, value: str) -> None:
         self.user.patch("secrets", self.home, self.word, data=encoded(password=value))
@@ -96,7 +87,7 @@ class Fleet:
             ready = self.user.condition(self.home, self.word).get("status") == "True"
             return ready and "step" not in self.rollout and self.holding(value) == self.spaces
 
-        until(look, lambda: f"done: {self.rollout}", PATIENCE)
+        until(look, lambda: f"done: {self.rollout}")
 
     def types(self, command: str, code: int = 0) -> str:
         """Type a command of ours."""
@@ -105,69 +96,10 @@ class Fleet:
         assert result.exit_code == code, result.output
         return result.output
 
-    def updates(self, since: int) -> list[Any]:
-        """The writes of existing copies, as they were answered."""
-        found = [
-            event
-            for event in self.operator.writes(since, but=("events",))
-            if event.namespace in self.spaces and event.verb == "update"
-        ]
-        return sorted(found, key=lambda event: event.began)
-
 
 @pytest.fixture
 def fleet(operator: Operator, user: User, word: str) -> Fleet:
     return Fleet(operator, user, word)
-
-
-def make(api: Api, word: str, count: int) -> list[str]:
-    names = [f"{word}-{number:04}" for number in range(count)]
-    for name in names:
-        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    return names
-
-
-def in_order(events: list[Any], spaces: list[str]) -> None:
-    """Each copy was written once, and those of a step before those of the next one."""
-    names = [event.namespace for event in events]
-    assert Counter(names) == dict.fromkeys(spaces, 1)
-    for total in totals_of(len(spaces)):
-        assert sorted(names[:total]) == spaces[:total]
-
-
-def totals_of(count: int) -> list[int]:
-    """Of STEPS; each number once."""
-    return sorted({1, -(-count // 10), -(-count // 2), count})
-
-
-def test_four_steps_are_one_write_a_copy_and_no_list(fleet, api, word):
-    """12 targets; 1,000 with COPYRATOR_LONG=1."""
-    spaces = make(api, word, TARGETS)
-    try:
-        fleet.begin(spaces)
-        since = fleet.operator.cluster.audit_offset()
-        fleet.change("new")
-        fleet.done("new")
-        wait_quiet(fleet.operator, fleet.home, *spaces)
-        events = fleet.updates(since)
-        in_order(events, spaces)
-        bounds = totals_of(TARGETS)
-        for before, after in pairwise([0, *bounds]):
-            if before:
-                assert events[before].began - events[before - 1].ended >= 1.0, after
-        mine = [
-            event
-            for event in fleet.operator.cluster.audit_events(since)
-            if event.user == fleet.operator.user
-        ]
-        assert [
-            one.uri for one in mine if one.verb in ("list", "get") and one.resource != "leases"
-        ] == []
-        seconds = events[-1].ended - events[0].began
-        statuses = [one for one in mine if one.subresource == "status" and one.name == word]
-        assert len(statuses) <= 2 * len(bounds) + seconds + 4
-    finally:
-        vanish(fleet.operator.cluster, spaces)
 
 
 def consumer(user: User, namespace: str, secret: str, **annotations: str) -> None:

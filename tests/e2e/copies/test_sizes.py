@@ -2,17 +2,17 @@
 
 import base64
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.e2e.copies.conftest import copying, encoded, restart
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
+from copyrator.api.names import ANN_RULE, ANN_SOURCE
+
 MEBIBYTE = 1024 * 1024
 LEVELS = 900
 """What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
-MATCHING = 1000 if LONG else 100
 LARGE = 60.0
 """Seconds for a copy of a mebibyte on a busy machine."""
 
@@ -102,6 +102,9 @@ def test_names_with_dots_and_of_the_greatest_length_are_copied(operator, user, n
     user.rule(operator.namespace, f"{word}.{'r' * 200}", spec)
     for name in names:
         user.wait_data("configmaps", target, name, {"key": name})
+    annotations = user.get("configmaps", target, names[-1])["metadata"]["annotations"]
+    assert annotations[ANN_RULE] == f"{operator.namespace}/{word}.{'r' * 200}"
+    assert annotations[ANN_SOURCE] == f"{source}/{names[-1]}"
     user.delete("copyrators", operator.namespace, f"{word}.{'r' * 200}")
     user.wait_gone("configmaps", target, "1")
 
@@ -123,34 +126,6 @@ def test_a_copy_that_the_api_server_finds_too_large_is_told_so(operator, user, n
     user.wait_gone("configmaps", target, word)
 
 
-def test_a_selector_may_match_a_great_many_sources(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-
-    def make(number):
-        labels = {"labels": {"app": word}}
-        user.create("configmaps", source, f"s-{number:04}", metadata=labels, data={"key": "value"})
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(make, range(MATCHING)))
-    spec = {
-        "source": {
-            "kind": "ConfigMap",
-            "namespace": source,
-            "selector": {"matchLabels": {"app": word}},
-        },
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    since = operator.cluster.audit_offset()
-    user.rule(operator.namespace, word, spec)
-    status = user.wait_ready(operator.namespace, word)
-    assert (status["sources"], status["copies"]["ready"]) == (MATCHING, MATCHING)
-    writes = [e for e in operator.writes(since) if e.namespace == target]
-    assert [event.verb for event in writes] == ["create"] * MATCHING
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("copyrators", operator.namespace, word)
-    assert user.names("configmaps", target) == []
-
-
 def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, namespace, word):
     """The CRDs leave these fields open, and the API server takes 10,000 levels."""
     deep: object = "x"
@@ -168,3 +143,29 @@ def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, n
     operator.stop()
     since = restart(operator, user, word)
     assert operator.writes(since, at=(source, target)) == []
+
+
+def test_a_rule_beyond_a_limit_can_still_be_edited_and_goes_with_its_copies(
+    operator, user, namespace, word
+):
+    """The limits are the operator's, not the CRD's: no stored object is refused as a whole."""
+    target = namespace(f"{word}-t")
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{word}-made"},
+        "data": {"key": "value"},
+    }
+    targets = {"namespaces": [f"{word}-t*"]}
+    user.rule(operator.namespace, word, {"template": template, "targets": targets})
+    user.wait_data("configmaps", target, f"{word}-made", {"key": "value"})
+
+    too_much = {f"key-{i}": "x" * 60_000 for i in range(5)}
+    user.patch("copyrators", operator.namespace, word, spec={"template": {"data": too_much}})
+    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert "262144 characters" in condition["message"], condition
+    user.patch("copyrators", operator.namespace, word, metadata={"labels": {"edited": "yes"}})
+    user.delete("copyrators", operator.namespace, word)
+
+    user.wait_gone("copyrators", operator.namespace, word)
+    user.wait_gone("configmaps", target, f"{word}-made")

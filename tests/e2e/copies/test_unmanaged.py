@@ -1,7 +1,6 @@
 """Objects that others made, where copies should stand, on a real API server with its defaults."""
 
 import pytest
-from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -93,35 +92,3 @@ def test_what_a_person_applied_from_the_rules_own_template_is_right_and_stays_th
     user.delete(plural, target, name)
     user.wait_reason(wide.namespace, word, "Synced")
     assert user.names(plural, target) == [name]
-
-
-def test_a_binding_that_stays_when_its_rule_goes_and_one_that_grants_more_is_a_conflict(
-    wide, user, namespace, word
-):
-    target, other = namespace(f"{word}-t"), namespace(f"{word}-u")
-    equal = made(CASES["rolebindings"], target)
-    more = made(CASES["rolebindings"], other)
-    more["subjects"].append({"kind": "Group", "name": "everybody"})
-    user.api.create(user.path("rolebindings", target), equal)
-    user.api.create(user.path("rolebindings", other), more)
-    spec = {"template": CASES["rolebindings"], "targets": {"namespaces": [f"{word}-*"]}}
-    user.rule(wide.namespace, word, spec)
-    user.wait_failing(wide.namespace, word)
-
-    def settled():
-        copies = user.get("copyrators", wide.namespace, word)["status"]["copies"]
-        return (copies.get("satisfied"), copies["conflicts"]) == (1, 1)
-
-    until(settled, "one is right, one a conflict")
-    (failure,) = user.get("copyrators", wide.namespace, word)["status"]["failures"]
-    assert failure["namespace"] == other
-    assert failure["message"].endswith("(it differs in subjects)")
-    versions = {
-        at: user.get("rolebindings", at, f"kubernetes-{at}")["metadata"]["resourceVersion"]
-        for at in (target, other)
-    }
-    user.delete("copyrators", wide.namespace, word)
-    user.wait_gone("copyrators", wide.namespace, word)
-    for at, version in versions.items():
-        found = user.get("rolebindings", at, f"kubernetes-{at}")
-        assert found["metadata"]["resourceVersion"] == version

@@ -17,28 +17,14 @@ def broken(stage: Stage, verb: str, plural: str) -> Iterator[None]:
         yield
 
 
-def of_a_kind(verb: str, plural: str) -> Case:
+def of_a_kind(verb: str, plural: str, watched: str = "") -> Case:
     def case(stage: Stage) -> Steps:
         name = stage.word()
         stage.make_source(plural, name)
         says = stage.make_rule(plural, name)
         stage.user.wait_ready(stage.home, name)
         yield None
-        with broken(stage, verb, plural):
-            yield says
-        stage.user.wait_ready(stage.home, name)
-
-    return case
-
-
-def of_namespaces(verb: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source("configmaps", name)
-        says = stage.make_rule("configmaps", name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        with broken(stage, verb, "namespaces"):
+        with broken(stage, verb, watched or plural):
             yield says
         stage.user.wait_ready(stage.home, name)
 
@@ -102,7 +88,7 @@ OF_KINDS: dict[str, Case] = {
 OTHERS: dict[str, Case] = {
     f"{verb} {resource}": case(verb)
     for resource, case in (
-        ("namespaces", of_namespaces),
+        ("namespaces", lambda verb: of_a_kind(verb, "configmaps", "namespaces")),
         ("jobs.batch", of_jobs),
         ("copyrators.flant.com", of_rules),
         ("bundles.operator.werf.dev", of_bundles),

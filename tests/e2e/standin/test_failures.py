@@ -3,9 +3,8 @@
 import os
 import signal
 
-from tests.e2e.standin.conftest import Charts, Werf, detail, judged
+from tests.e2e.standin.conftest import Charts, Werf, detail
 
-from copyrator.api.reasons.bundles import BundleReason
 from localcluster.waiting import eventually
 
 BAD_POD = """
@@ -34,23 +33,6 @@ spec: {ports: [{port: 99999999}]}
 """
 
 
-def test_a_failed_deploy_says_what_failed(werf: Werf, charts: Charts) -> None:
-    charts.push(pod=BAD_POD)
-
-    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
-
-    assert code == 1
-    assert "Error: " in output
-    assert werf.report["status"] == "failed"
-    assert werf.report["failedOperations"] == ["create: Pod/bad"]
-    ending = judged(code, werf.report_file.read_text())
-    assert (ending.reason, ending.revision) == (BundleReason.DEPLOY_FAILED, 1)
-    assert ending.message == "create: Pod/bad failed"
-    charts.push("1.0.1")
-    werf.apply("1.0.1")
-    assert werf.report["revision"] == 2
-
-
 @detail
 def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> None:
     charts.push(job=ENDLESS_JOB)
@@ -64,35 +46,6 @@ def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> 
         "create: Job/endless",
     ]
     assert "failedOperations" not in werf.report, "it was created, and isn't ready"
-
-
-@detail
-def test_auto_rollback_brings_the_last_good_release_back(werf: Werf, charts: Charts) -> None:
-    charts.push()
-    werf.apply()
-    charts.push("1.1.0", greeting="bye", job=ENDLESS_JOB)
-
-    code, _ = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0", WERF_TIMEOUT="2")
-
-    assert code == 1
-    assert (werf.report["status"], werf.report["revision"]) == ("failed", 2)
-    assert werf.object("demo-cm")["data"]["greeting"] == "hello"
-    assert werf.revisions("demo") == {1: "superseded", 2: "failed", 3: "deployed"}
-
-
-@detail
-def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
-    werf: Werf, charts: Charts
-) -> None:
-    charts.push()
-    werf.apply()
-    charts.push("1.1.0", greeting="bye", service=INVALID_SERVICE)
-
-    code, output = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0")
-
-    assert code == 1
-    assert "2 errors occurred" in output
-    assert werf.object("demo-cm")["data"]["greeting"] == "bye"
 
 
 @detail

@@ -1,11 +1,10 @@
 """As a Job of the operator runs it."""
 
-import base64
 import json
 from typing import Any
 
-import pytest
-from tests.e2e.standin.conftest import Charts, Werf, mark
+from tests.e2e import rbac
+from tests.e2e.standin.conftest import Charts, Werf
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.jobs.job import DeployOrder, build_deploy_job
@@ -13,31 +12,19 @@ from localcluster import Api
 from localcluster.waiting import eventually
 
 RULES = [
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["secrets"],
-        "verbs": ["get", "list", "create", "update", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
+    rbac.rule("get list watch create update patch delete", "configmaps"),
+    rbac.rule("get list create update delete", "secrets"),
+    rbac.rule("list watch", "events"),
 ]
 
 
-def deployed(werf: Werf, charts: Charts, api: Api, **env: str) -> dict[str, Any]:
+def deployed(werf: Werf, charts: Charts, api: Api) -> dict[str, Any]:
     """How the container of a Job ended that deploys with the measured rights."""
     digest = charts.push()
     base = f"/api/v1/namespaces/{werf.namespace}"
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
     api.create(f"{base}/serviceaccounts", {"metadata": {"name": "werf"}})
-    api.create(f"{rbac}/roles", {"metadata": {"name": "werf"}, "rules": RULES})
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": werf.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "werf"}
-    binding = {"metadata": {"name": "werf"}, "roleRef": role, "subjects": [subject]}
-    api.create(f"{rbac}/rolebindings", binding)
+    subject = rbac.account(werf.namespace, "werf")
+    rbac.grant(api, subject, *RULES, namespace=werf.namespace)
     spec = BundleSpec(
         namespace=werf.namespace,
         name="demo",
@@ -46,7 +33,6 @@ def deployed(werf: Werf, charts: Charts, api: Api, **env: str) -> dict[str, Any]
         version="1.0.0",
         project_namespace=werf.namespace,
         insecure=True,
-        env=env,
     )
     job = build_deploy_job(
         DeployOrder(spec=spec, uid="", version="1.0.0", digest=digest, generation=1, attempt=1)
@@ -70,15 +56,3 @@ def test_the_measured_rights_are_enough_and_the_report_is_the_jobs_message(
     assert end["exitCode"] == 0, end
     assert json.loads(end["message"])["status"] == "deployed"
     assert "demo-cm" in werf.names()
-
-
-@pytest.mark.parametrize("name", ["WERF_KUBE_CONFIG_BASE64", "KUBECONFIG_BASE64"])
-def test_a_variable_of_the_job_runs_a_command_in_its_pod(
-    werf: Werf, charts: Charts, api: Api, plugin: dict[str, Any], name: str
-) -> None:
-    config = base64.b64encode(json.dumps(plugin).encode()).decode()
-
-    end = deployed(werf, charts, api, **{name: config})
-
-    assert end["exitCode"] == 0, end
-    assert mark(werf).exists()

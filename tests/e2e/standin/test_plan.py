@@ -90,20 +90,6 @@ def test_with_nothing_to_do_the_graph_has_the_releases_only(shop: Werf) -> None:
     }
 
 
-@detail
-def test_without_the_flag_changes_are_no_exit_code(shop: Werf) -> None:
-    code, output = shop.run("bundle", "plan", WERF_TAG="1.0.0")
-
-    assert code == 0
-    assert "Planned changes summary" in output
-    assert "Error" not in output
-
-
-@detail
-def test_switches_of_nelm_make_no_difference(shop: Werf) -> None:
-    assert shop.plan(NELM_FEAT_MORE_DETAILED_EXIT_CODE_FOR_PLAN="true").code == 2
-
-
 def test_contents_are_printed_but_those_of_secrets(shop: Werf, charts: Charts) -> None:
     shop.apply()
     charts.push("1.1.0", greeting="bye", **SHOP)
@@ -165,7 +151,7 @@ def test_what_others_edited_or_deleted_is_seen_and_what_they_added_is_not(shop: 
 
 
 @detail
-def test_a_digest_in_the_tag_pins_what_is_planned(werf: Werf, charts: Charts) -> None:
+def test_a_digest_in_the_tag_pins_what_is_planned_and_applied(werf: Werf, charts: Charts) -> None:
     first = charts.push(greeting="first")
     charts.push(greeting="second")
 
@@ -173,6 +159,8 @@ def test_a_digest_in_the_tag_pins_what_is_planned(werf: Werf, charts: Charts) ->
 
     assert re.search(rf"^digest: +{first.removeprefix('sha256:')}$", plan.output, re.MULTILINE)
     assert re.search(r"\+ +greeting: first$", plan.output, re.MULTILINE)
+    werf.apply(f"1.0.0@{first}")
+    assert werf.object("demo-cm")["data"]["greeting"] == "first"
 
 
 @detail

@@ -2,10 +2,10 @@
 
 import subprocess
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from bench.plans import MOST, RELEASES, measure
+from tests.e2e import rbac
 from tests.e2e.standin.conftest import CHANGES_PLANNED, CONFIG_MAP, Charts, Werf, detail
 from tests.long import LONG
 
@@ -23,18 +23,11 @@ def planner(werf: Werf, cluster: Cluster, api: Api) -> As:
     """Makes a service account with rights on resources; its kubeconfig."""
 
     def make(**rights: list[str]) -> str:
-        rules = [
-            {"apiGroups": [""], "resources": [resource], "verbs": verbs}
-            for resource, verbs in rights.items()
-        ]
-        base = f"/api/v1/namespaces/{werf.namespace}"
-        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
-        name: dict[str, Any] = {"metadata": {"name": "planner"}}
-        api.create(f"{base}/serviceaccounts", name)
-        api.create(f"{rbac}/roles", {**name, "rules": rules})
-        subject = {"kind": "ServiceAccount", "name": "planner", "namespace": werf.namespace}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "planner"}
-        api.create(f"{rbac}/rolebindings", {**name, "roleRef": role, "subjects": [subject]})
+        rules = [rbac.rule(" ".join(verbs), resource) for resource, verbs in rights.items()]
+        accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
+        api.create(accounts, {"metadata": {"name": "planner"}})
+        subject = rbac.account(werf.namespace, "planner")
+        rbac.grant(api, subject, *rules, namespace=werf.namespace)
         return str(cluster.kubeconfig_for_service_account(werf.namespace, "planner"))
 
     return make
@@ -155,49 +148,6 @@ def test_a_plan_takes_over_what_kubectl_edit_wrote(
     assert managers == ["helm"]
     werf.apply()
     assert werf.object("demo-cm")["data"]["greeting"] == "hello"
-
-
-@detail
-def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster) -> None:
-    charts.push(picky='{{ required "a colour is needed" .Values.colour }}')
-    requests = cluster.requests()
-
-    plan = werf.plan()
-
-    assert (plan.code, plan.graph) == (1, "")
-    assert plan.error.startswith("Error: release plan install: render chart: ")
-    assert "a colour is needed" in plan.error
-    assert requests.writes(namespace=werf.namespace) == []
-
-
-@detail
-def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) -> None:
-    charts.push(other=CONFIG_MAP.replace("-cm", "-other"))
-    name: dict[str, Any] = {"metadata": {"name": "demo-cm"}, "data": {"greeting": "mine"}}
-    werf.api.create(f"/api/v1/namespaces/{werf.namespace}/configmaps", name)
-
-    plan = werf.plan()
-    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
-
-    words = (
-        'remotely validate resources: validate adoptable resources: adopt "ConfigMap/demo-cm": '
-        'annotation "meta.helm.sh/release-name" not found, must be set to "demo", '
-    )
-    assert (plan.code, plan.graph) == (1, "")
-    assert plan.last.startswith(f"Error: release plan install: {words}")
-    assert code == 1
-    assert f"Error: release install: {words}" in output
-    assert not werf.report_file.exists()
-    assert werf.object("demo-cm")["data"] == {"greeting": "mine"}
-    assert "demo-other" not in werf.names()
-
-
-@detail
-def test_an_error_before_the_plan_is_that_of_apply(werf: Werf, charts: Charts) -> None:
-    plan = werf.plan("9.9.9")
-
-    assert (plan.code, plan.graph) == (1, "")
-    assert plan.last == f"Error: pull bundle: {werf.env['WERF_REPO']}:9.9.9: not found"
 
 
 @detail

@@ -132,15 +132,6 @@ def in_order(text: str) -> list[str]:
 
 
 @each_version
-def test_a_render_that_validates_is_the_recorded_one(shop: Werf, version: str) -> None:
-    wanted = recorded(version, "render.txt", shop).split("\n", 2)[2]
-
-    text = rendered(shop, WERF_VALIDATE="1")
-
-    assert DRAWN.sub("drawn", text) == DRAWN.sub("drawn", wanted)
-
-
-@each_version
 @pytest.mark.parametrize(
     ("kind", "value", "hides"),
     [

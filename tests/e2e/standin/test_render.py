@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import Charts, Werf, detail, each_version
+from tests.e2e.standin.conftest import Charts, Werf, each_version
 
 RECORDED = Path(__file__).parents[3] / "docs" / "facts" / "werf-output"
 TEMPLATES = {
@@ -159,28 +159,6 @@ def test_definitions_are_printed_and_values_cannot_forge_a_document(
     for more in ({}, {"WERF_VALIDATE": "1"}):
         sources = re.findall("^# Source: (.*)$", rendered(werf, **more), re.MULTILINE)
         assert sources == ["demo/crds/things.yaml", "demo/templates/cm.yaml"]
-
-
-def test_a_broken_template_is_an_error_in_werfs_words(werf: Werf, charts: Charts) -> None:
-    charts.push(bad='{{ fail "no luck" }}')
-
-    for more in ({}, {"WERF_VALIDATE": "1"}):
-        code, output = werf.run("bundle", "render", **more, WERF_TAG="1.0.0")
-        assert code == 1
-        first, *_ = output.splitlines()
-        assert re.fullmatch(r"Error: chart render: render chart: .*\): no luck", first), output
-
-
-@detail
-def test_a_chart_that_draws_is_rendered_anew_each_time(werf: Werf, charts: Charts) -> None:
-    charts.push(rand=TEMPLATES["rand"])
-
-    texts = {rendered(werf, WERF_VALIDATE="1"), rendered(werf, WERF_VALIDATE="1"), rendered(werf)}
-    werf.apply()
-    written = werf.object("r", "secrets")["data"]["pw"]
-
-    assert len(texts) == 3
-    assert not any(written in text for text in texts)
 
 
 def test_where_there_is_no_place_for_it_the_render_fails(werf: Werf, charts: Charts) -> None:

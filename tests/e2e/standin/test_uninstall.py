@@ -7,12 +7,11 @@ import sys
 import pytest
 from tests.e2e.operator_process import until
 from tests.e2e.standin.conftest import (
-    PLAYED,
     STAND_IN,
     VERSION,
     Charts,
     Werf,
-    detail,
+    each_version,
     only_stand_in,
 )
 
@@ -47,7 +46,10 @@ def uninstall(werf: Werf) -> tuple[int, str]:
     return process.returncode, process.stdout
 
 
-def test_a_release_is_uninstalled_and_that_may_be_repeated(on_path: Werf, charts: Charts) -> None:
+@each_version
+def test_a_release_is_uninstalled_and_that_may_be_repeated(
+    on_path: Werf, charts: Charts, version: str
+) -> None:
     charts.push()
     on_path.apply()
 
@@ -62,7 +64,7 @@ def test_a_release_is_uninstalled_and_that_may_be_repeated(on_path: Werf, charts
     words = {
         "2": "Error: uninstall: Release not loaded: demo: release: not found\n",
         "3": f"Skipped {where} uninstall: no release found\n",
-    }[on_path.version[0]]
+    }[version[0]]
     assert (code, words in output) == (0, True), output
 
 
@@ -103,20 +105,6 @@ def test_what_why_prints_for_an_uninstall_and_the_objects_of_the_release_are_eno
     until(lambda: uninstall(on_path)[0] == 0, lambda: uninstall(on_path)[1])
 
     assert on_path.revisions("demo") == {}
-    assert "demo-cm" not in on_path.names()
-
-
-@detail
-@only_stand_in
-def test_werf_3_dismisses(on_path: Werf, charts: Charts) -> None:
-    charts.push()
-    on_path.env[PLAYED] = "3.2.0"
-    on_path.apply()
-    assert on_path.run("helm", "uninstall", "demo")[0] == 1
-
-    code, output = uninstall(on_path)
-
-    assert code == 0, output
     assert "demo-cm" not in on_path.names()
 
 

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from prometheus_client import Gauge
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
-    GreetingCondition,
+    GREETED,
     GreetingSpec,
     GreetingStatus,
 )
 from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
+from tests.toy_feature.greeting.metrics import GreetingMetrics
 from tests.toy_feature.greeting.reasons import GreetingReason
 
 from copyrator.api import structs
@@ -28,6 +28,7 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
@@ -128,9 +129,6 @@ class GreetingFeature(Feature):
         self.named = Named(LINK)
         self._house: Registration | None = None
         self._attended: set[BundleKey] = set()
-        registry = context.metrics.registry
-        self._greeting = Gauge("copyrator_greeting", "Bundles that greet.", registry=registry)
-        self._busy = Gauge("copyrator_attended", "Those in a reconcile.", registry=registry)
 
     # --- the process ------------------------------------------------------------------------------
 
@@ -167,9 +165,10 @@ class GreetingFeature(Feature):
 
     def publish(self) -> None:
         """Count the Bundles that greet."""
+        metrics = self.context.metrics.of(GreetingMetrics)
         found = (one.status.part(GreetingStatus).digest for one in self.context.bundles)
-        self._greeting.set(sum(one is not None for one in found))
-        self._busy.set(len(self._attended))
+        metrics.greeting.set(sum(one is not None for one in found))
+        metrics.attended.set(len(self._attended))
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None
@@ -532,11 +531,9 @@ class GreetingFeature(Feature):
         """What was printed is read for a minute."""
         return Kept(60) if job in self._printers(entry) else None
 
-    async def retire(self, entry: BundleEntry) -> None:
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
         """No more is printed."""
-        for job in self._printers(entry):
-            if not job.done:
-                await self._jobs.give_up(job)
+        return ()
 
     async def uninstall(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
@@ -582,16 +579,14 @@ class GreetingFeature(Feature):
         part = structs.replace(status.part(GreetingStatus), digest=status.deployed.digest)
         return status.with_part(part)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[Any, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:
             found = FurtherCondition(kind, GreetingReason.SPEECHLESS, "nobody is greeted")
         else:
             found = FurtherCondition(ConditionStatus.TRUE, GreetingReason.GREETED, text)
-        return {GreetingCondition.GREETED: found}
+        return {GREETED: found}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """Whether the house is closed."""

@@ -15,7 +15,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import Cosign, VerifyEntry
 from copyrator.bundles.features.age.fields import AgeSpec
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.dependencies.fields import DependenciesSpec
 from copyrator.bundles.features.drift.fields import DriftMode, DriftSpec
 from copyrator.bundles.features.previews.record import describe_left_out
@@ -27,6 +26,7 @@ from copyrator.bundles.jobs.restrictions import (
     restrict_spec,
     withheld_condition,
 )
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))

@@ -14,7 +14,6 @@ from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.jobs import find_plan_error
 from copyrator.bundles.jobs.outcome import Ending, add_cause, add_missing_permissions, ending_of
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.werf_error import (
@@ -24,6 +23,7 @@ from copyrator.bundles.jobs.werf_error import (
     find_error,
     remove_template_text,
 )
+from copyrator.bundles.plans.jobs import find_plan_error
 
 START = 'Error: release install: failed release "shop" (namespace: "app"): '
 EXECUTED = "execute release install plan: wait for operations completion: execute operation: "

@@ -10,6 +10,7 @@ import yaml
 from copyrator.api.reasons import FAILURE, WARNING, Reason
 from copyrator.api.reasons.bundles import LOGIN, BundleReason
 from copyrator.api.reasons.rules import RuleReason
+from copyrator.bundles.features import load
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.metrics import Metrics
 
@@ -21,8 +22,10 @@ FROM_PROMETHEUS = {"namespace", "pod", "le"}
 def known() -> dict[str, set[str]]:
     """Every series of a real registry, with its labels."""
     found = {}
-    collectors = Metrics().registry._collector_to_names
-    for collector in collectors:
+    metrics = Metrics()
+    for one in load("metrics"):
+        metrics.of(one.METRICS)
+    for collector in metrics.registry._collector_to_names:
         for family in collector.describe():
             for suffix in SUFFIXES[family.type]:
                 found[family.name + suffix] = set(collector._labelnames)

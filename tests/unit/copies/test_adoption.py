@@ -1,32 +1,12 @@
 import pytest
+from tests.builders.other_tools import COPIES, LAST_APPLIED
 
 from copyrator.copies.targets.adoption import COPIERS, copier, kept_extras
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TRACKING = "argocd.argoproj.io/tracking-id"
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1234"}
-
-MADE = {
-    "kubernetes-replicator": {
-        "replicator.v1.mittwald.de/replicated-at": "2026-01-01T00:00:00Z",
-        "replicator.v1.mittwald.de/replicated-from-version": "1234",
-        "replicator.v1.mittwald.de/replicated-keys": "key",
-    },
-    "reflector": {
-        "reflector.v1.k8s.emberstack.com/auto-reflects": "True",
-        "reflector.v1.k8s.emberstack.com/reflects": "source/app",
-        "reflector.v1.k8s.emberstack.com/reflected-version": "1234",
-        "reflector.v1.k8s.emberstack.com/reflected-at": "2026-01-01T00:00:00.0000000+00:00",
-    },
-    "ClusterSecret": {
-        "clustersecret.io/created-by": "ClusterSecrets",
-        "clustersecret.io/version": "0.0.14",
-        "clustersecret.io/last-sync": "2026-01-01T00:00:00.000000",
-    },
-    "config-syncer": {"kubed.appscode.com/origin": '{"kind":"Secret","name":"app"}'},
-    "trust-manager": {"trust.cert-manager.io/hash": "1234"},
-    "trust-manager's ClusterBundle": {"trust-manager.io/hash": "1234"},
-}
+MARKED = {"kubed.appscode.com/origin": "{}"}
+"""Of config-syncer."""
 
 
 def managed(*parts, manager="tool"):
@@ -39,7 +19,8 @@ def managed(*parts, manager="tool"):
 
 @pytest.mark.parametrize("tool", COPIERS, ids=lambda tool: tool.name)
 def test_each_tools_copies_are_known_and_lose_its_marks(tool):
-    annotations = MADE[tool.name]
+    annotations = {**COPIES[tool.name]["annotations"]}
+    annotations.pop(LAST_APPLIED, None)  # which isn't the tool's
     assert copier({"annotations": annotations}) is tool
     kept = kept_extras({"annotations": {**annotations, "theirs": "yes"}})
     assert kept.annotations == {"theirs": "yes"}
@@ -62,15 +43,14 @@ def test_what_people_write_on_objects_of_their_own_makes_none_of_them_a_copy(ann
 
 
 def test_labels_of_the_tools_go_too():
-    origin = {"kubed.appscode.com/origin.name": "app", "kubed.appscode.com/origin.cluster": ""}
-    metadata = {"labels": {**origin, "app": "x"}, "annotations": MADE["config-syncer"]}
-    assert kept_extras(metadata).labels == {"app": "x"}
-    metadata = {"labels": {"clustersecret.io": "true"}, "annotations": MADE["ClusterSecret"]}
-    assert kept_extras(metadata).labels == {}
+    for tool in ("config-syncer", "ClusterSecret"):
+        made = COPIES[tool]
+        metadata = {**made, "labels": {**made["labels"], "app": "x"}}
+        assert kept_extras(metadata).labels == {"app": "x"}
 
 
 def test_what_a_tool_should_never_have_copied_goes_and_what_others_put_there_stays():
-    annotations = {**MADE["config-syncer"], LAST_APPLIED: "{…}", "team": "a"}
+    annotations = {**MARKED, LAST_APPLIED: "{…}", "team": "a"}
     copied = managed(("annotations", ["kubed.appscode.com/origin", LAST_APPLIED, "team"]))
     metadata = {"annotations": annotations, "managedFields": [copied]}
     assert kept_extras(metadata).annotations == {"team": "a"}
@@ -86,7 +66,7 @@ def test_of_labels_goes_what_the_tool_wrote_with_its_mark():
     for part, kept in ((("labels", [*labels]), {"team": "a"}), (("labels", ["team"]), labels)):
         metadata = {
             "labels": labels,
-            "annotations": MADE["config-syncer"],
+            "annotations": MARKED,
             "managedFields": [managed(mark, part)],
         }
         assert kept_extras(metadata).labels == kept
@@ -96,7 +76,7 @@ def test_owners_that_a_tool_copied_from_another_namespace_go():
     mark = "replicator.v1.mittwald.de/replicated-from-version"
     copied = managed(("annotations", [mark]), ("ownerReferences", ['k:{"uid":"1234"}']))
     metadata = {
-        "annotations": MADE["kubernetes-replicator"],
+        "annotations": COPIES["kubernetes-replicator"]["annotations"],
         "ownerReferences": [OWNER, {**OWNER, "uid": "5678"}],
         "managedFields": [copied],
     }

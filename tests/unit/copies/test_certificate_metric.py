@@ -16,7 +16,7 @@ def end(days: int) -> float:
 def shown(metrics: Metrics) -> dict[str, float]:
     return {
         sample.labels["rule"]: sample.value
-        for family in metrics.certificate_expiry.collect()
+        for family in metrics.certificate_expiry_timestamp_seconds.collect()
         for sample in family.samples
     }
 

@@ -11,17 +11,6 @@ from copyrator.copies.targets.content import (
 from copyrator.copies.targets.marks import is_copy
 
 
-def test_a_copy_carries_our_marks_whatever_the_source_says():
-    labels = copied_labels({names.LABEL_MANAGED_BY: "Helm", "app": "x"}, Transform())
-    assert labels == {"app": "x", names.LABEL_MANAGED_BY: names.MANAGED_BY}
-    annotations = copied_annotations({}, Transform(), rule="ns/rule", origin="from/source")
-    assert annotations == {names.ANN_RULE: "ns/rule", names.ANN_SOURCE: "from/source"}
-
-
-def test_a_template_has_no_source_annotation():
-    assert names.ANN_SOURCE not in copied_annotations({}, Transform(), rule="a/b", origin=None)
-
-
 def test_labels_are_removed_by_globs_and_added():
     transform = Transform(
         labels=LabelTransform(add={"new": "1"}, remove=Globs(("old-*", "gone"))),

@@ -10,7 +10,6 @@ from tests.replacing import replace
 
 from copyrator.api import names
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
-from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.planning import (
     Action,
     Cause,
@@ -23,7 +22,6 @@ from copyrator.copies.targets.planning import (
 from copyrator.copies.targets.records import Extras
 
 MANY = 5 * settings.default.max_examples if LONG else 100
-SHAPE = Shapes().read([]).shape
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,17 @@ class Request:
 
 
 A, B = Request("a"), Request("b")
+PAUSED, BROKEN = Request("a", paused=True), Request("a", content=None)
+OVERWRITING = Request("a", on_conflict=ConflictPolicy.OVERWRITE)
+ADOPTING = Request("a", adopting=True)
+OTHER = Request("a", content="new")
+ADOPT = Request("a", on_conflict=ConflictPolicy.ADOPT)
+"""Of the policy, but what stands there is no tool's copy."""
 LATER = Request("a", pending=True)
 """Not rendered yet."""
 TURN = Request("a", waiting=True)
 """Its rollout hasn't come to the target."""
+PAUSED_TURN = Request("a", waiting=True, paused=True)
 UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
 GUARD_LIST = Unmanaged("uid", "1", {names.LABEL_GUARD: "shop-deploy-0123456789"}, {}, {})
 
@@ -83,304 +88,107 @@ def plan(requests=(), existing=None, **more):
     return plan_copy(TargetState(requests=requests, existing=existing, **{"open": True, **more}))
 
 
+NOTHING, CREATE, REPLACE = Action.NOTHING, Action.CREATE, Action.REPLACE
+SATISFIED = {"satisfied": A.terms}
+CONDEMNED = {"owner_state": OwnerState.CONDEMNED}
+ORPHANED = {**CONDEMNED, "deletion": DeletionPolicy.ORPHAN}
+GONE, RELEASED = {"owner_state": OwnerState.GONE}, {"owner_state": OwnerState.RELEASED}
+KEEPS = {"owner_state": OwnerState.KEEPS}
+
+
+def of(*requests, **more):
+    """A situation with these requests; `marks` and `copy` say what stands there."""
+    marks, copy = more.pop("marks", None), more.pop("copy", None)
+    existing = Copy("", marks=marks) if marks else copy
+    return {"requests": list(requests), "existing": existing, **more}
+
+
 @pytest.mark.parametrize(
     ("situation", "act", "why", "winner"),
     [
         # Nothing stands there.
-        ({}, Action.NOTHING, Cause.UNWANTED, None),
-        ({"requests": [A]}, Action.CREATE, Cause.MISSING, A),
-        ({"requests": [A, B]}, Action.CREATE, Cause.MISSING, A),
-        (
-            {"requests": [replace(A, paused=True)]},
-            Action.NOTHING,
-            Cause.PAUSED,
-            replace(A, paused=True),
-        ),
-        ({"requests": [replace(A, paused=True), B]}, Action.CREATE, Cause.MISSING, B),
-        ({"requests": [A], "open": False}, Action.NOTHING, Cause.NAMESPACE_CLOSED, None),
-        (
-            {"requests": [replace(A, content=None)]},
-            Action.NOTHING,
-            Cause.BROKEN,
-            replace(A, content=None),
-        ),
-        ({"requests": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
+        (of(), NOTHING, Cause.UNWANTED, None),
+        (of(A), CREATE, Cause.MISSING, A),
+        (of(A, B), CREATE, Cause.MISSING, A),
+        (of(PAUSED), NOTHING, Cause.PAUSED, PAUSED),
+        (of(PAUSED, B), CREATE, Cause.MISSING, B),
+        (of(A, open=False), NOTHING, Cause.NAMESPACE_CLOSED, None),
+        (of(BROKEN), NOTHING, Cause.BROKEN, BROKEN),
+        (of(A, is_source=True), NOTHING, Cause.IS_SOURCE, None),
         # A rule that can't be rendered writes nothing, whosever the copy is.
-        (
-            {
-                "requests": [replace(A, content=None)],
-                "existing": Copy("b"),
-                "owner_state": OwnerState.GONE,
-            },
-            Action.NOTHING,
-            Cause.BROKEN,
-            replace(A, content=None),
-        ),
-        (
-            {"requests": [replace(A, content=None)], "existing": Copy("", marks="a")},
-            Action.NOTHING,
-            Cause.BROKEN,
-            replace(A, content=None),
-        ),
+        (of(BROKEN, copy=Copy("b"), **GONE), NOTHING, Cause.BROKEN, BROKEN),
+        (of(BROKEN, marks="a"), NOTHING, Cause.BROKEN, BROKEN),
         # One that changes its copies in steps writes what doesn't exist, and waits with the rest.
-        ({"requests": [TURN]}, Action.CREATE, Cause.MISSING, TURN),
-        ({"requests": [TURN], "existing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, TURN),
-        (
-            {"requests": [TURN], "existing": Copy("a", "old")},
-            Action.NOTHING,
-            Cause.ROLLOUT,
-            TURN,
-        ),
-        (
-            {"requests": [TURN], "existing": Copy("a", "drifted")},
-            Action.NOTHING,
-            Cause.ROLLOUT,
-            TURN,
-        ),
-        (
-            {"requests": [replace(TURN, paused=True)], "existing": Copy("a", "old")},
-            Action.NOTHING,
-            Cause.PAUSED,
-            replace(TURN, paused=True),
-        ),
-        (
-            {"requests": [TURN], "existing": Copy("b"), "owner_state": OwnerState.RELEASED},
-            Action.REPLACE,
-            Cause.TAKEN_OVER,
-            TURN,
-        ),
-        (
-            {"requests": [TURN], "existing": Copy("", marks="a")},
-            Action.RESEAL,
-            Cause.UNSEALED,
-            TURN,
-        ),
+        (of(TURN), CREATE, Cause.MISSING, TURN),
+        (of(TURN, copy=Copy("a")), NOTHING, Cause.UP_TO_DATE, TURN),
+        (of(TURN, copy=Copy("a", "old")), NOTHING, Cause.ROLLOUT, TURN),
+        (of(TURN, copy=Copy("a", "drifted")), NOTHING, Cause.ROLLOUT, TURN),
+        (of(PAUSED_TURN, copy=Copy("a", "old")), NOTHING, Cause.PAUSED, PAUSED_TURN),
+        (of(TURN, copy=Copy("b"), **RELEASED), REPLACE, Cause.TAKEN_OVER, TURN),
+        (of(TURN, marks="a"), Action.RESEAL, Cause.UNSEALED, TURN),
         # ... nor does one whose sources aren't read yet, and no other rule gets the target.
-        ({"requests": [LATER, B]}, Action.NOTHING, Cause.PENDING, LATER),
-        ({"requests": [LATER], "existing": Copy("a")}, Action.NOTHING, Cause.PENDING, LATER),
-        ({"requests": [LATER], "existing": Copy("b")}, Action.NOTHING, Cause.PENDING, LATER),
-        (
-            {"requests": [LATER], "existing": Copy("", marks="a")},
-            Action.NOTHING,
-            Cause.PENDING,
-            LATER,
-        ),
-        ({"requests": [LATER], "unmanaged": UNMANAGED}, Action.NOTHING, Cause.PENDING, LATER),
+        (of(LATER, B), NOTHING, Cause.PENDING, LATER),
+        (of(LATER, copy=Copy("a")), NOTHING, Cause.PENDING, LATER),
+        (of(LATER, copy=Copy("b")), NOTHING, Cause.PENDING, LATER),
+        (of(LATER, marks="a"), NOTHING, Cause.PENDING, LATER),
+        (of(LATER, unmanaged=UNMANAGED), NOTHING, Cause.PENDING, LATER),
         # Something unmanaged does.
-        ({"requests": [A], "unmanaged": UNMANAGED}, Action.NOTHING, Cause.UNMANAGED, A),
+        (of(A, unmanaged=UNMANAGED), NOTHING, Cause.UNMANAGED, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
-        ({"requests": [A], "satisfied": A.terms}, Action.NOTHING, Cause.SATISFIED, A),
-        (
-            {"requests": [A], "satisfied": A.terms, "unmanaged": UNMANAGED},
-            Action.NOTHING,
-            Cause.SATISFIED,
-            A,
-        ),
+        (of(A, **SATISFIED), NOTHING, Cause.SATISFIED, A),
+        (of(A, unmanaged=UNMANAGED, **SATISFIED), NOTHING, Cause.SATISFIED, A),
         # ... but something else is wanted now, or under another policy.
-        (
-            {"requests": [replace(A, content="new")], "satisfied": A.terms},
-            Action.CREATE,
-            Cause.MISSING,
-            replace(A, content="new"),
-        ),
-        (
-            {"requests": [replace(A, on_conflict=ConflictPolicy.ADOPT)], "satisfied": A.terms},
-            Action.CREATE,
-            Cause.MISSING,
-            replace(A, on_conflict=ConflictPolicy.ADOPT),
-        ),
+        (of(OTHER, **SATISFIED), CREATE, Cause.MISSING, OTHER),
+        (of(ADOPT, **SATISFIED), CREATE, Cause.MISSING, ADOPT),
         # ... and a rule that takes over takes over what is as wanted, too.
-        (
-            {
-                "requests": [replace(A, adopting=True)],
-                "satisfied": A.terms,
-                "unmanaged": UNMANAGED,
-            },
-            Action.ADOPT,
-            Cause.UNMANAGED,
-            replace(A, adopting=True),
-        ),
-        (
-            {"requests": [A], "satisfied": A.terms, "is_source": True},
-            Action.NOTHING,
-            Cause.IS_SOURCE,
-            None,
-        ),
-        (
-            {"requests": [replace(A, paused=True)], "satisfied": A.terms},
-            Action.NOTHING,
-            Cause.PAUSED,
-            replace(A, paused=True),
-        ),
-        ({"satisfied": A.terms}, Action.NOTHING, Cause.UNWANTED, None),
-        (
-            {
-                "requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
-                "unmanaged": UNMANAGED,
-            },
-            Action.ADOPT,
-            Cause.UNMANAGED,
-            replace(A, on_conflict=ConflictPolicy.OVERWRITE),
-        ),
-        (
-            {"requests": [replace(A, adopting=True)], "unmanaged": UNMANAGED},
-            Action.ADOPT,
-            Cause.UNMANAGED,
-            replace(A, adopting=True),
-        ),
-        (
-            {
-                "requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
-                "unmanaged": UNMANAGED,
-                "is_source": True,
-            },
-            Action.NOTHING,
-            Cause.IS_SOURCE,
-            None,
-        ),
+        (of(ADOPTING, unmanaged=UNMANAGED, **SATISFIED), Action.ADOPT, Cause.UNMANAGED, ADOPTING),
+        (of(A, is_source=True, **SATISFIED), NOTHING, Cause.IS_SOURCE, None),
+        (of(PAUSED, **SATISFIED), NOTHING, Cause.PAUSED, PAUSED),
+        (of(**SATISFIED), NOTHING, Cause.UNWANTED, None),
+        (of(OVERWRITING, unmanaged=UNMANAGED), Action.ADOPT, Cause.UNMANAGED, OVERWRITING),
+        (of(ADOPTING, unmanaged=UNMANAGED), Action.ADOPT, Cause.UNMANAGED, ADOPTING),
+        (of(OVERWRITING, unmanaged=UNMANAGED, is_source=True), NOTHING, Cause.IS_SOURCE, None),
         # The list of a Job's operations isn't overwritten, whatever the rule says.
-        *(
-            (
-                {"requests": [rule], "unmanaged": GUARD_LIST},
-                Action.NOTHING,
-                Cause.UNMANAGED,
-                rule,
-            )
-            for rule in (
-                replace(A, on_conflict=ConflictPolicy.OVERWRITE),
-                replace(A, adopting=True),
-            )
-        ),
+        (of(OVERWRITING, unmanaged=GUARD_LIST), NOTHING, Cause.UNMANAGED, OVERWRITING),
+        (of(ADOPTING, unmanaged=GUARD_LIST), NOTHING, Cause.UNMANAGED, ADOPTING),
         # A copy of a claiming rule does.
-        ({"requests": [A], "existing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, A),
-        ({"requests": [A], "existing": Copy("a", "old")}, Action.REPLACE, Cause.CHANGED, A),
-        ({"requests": [A], "existing": Copy("a", "drifted")}, Action.REPLACE, Cause.DRIFTED, A),
-        ({"requests": [A, B], "existing": Copy("b")}, Action.NOTHING, Cause.UP_TO_DATE, B),
-        ({"requests": [A, B], "existing": Copy("b", "old")}, Action.REPLACE, Cause.CHANGED, B),
-        (
-            {"requests": [replace(A, content=None)], "existing": Copy("a")},
-            Action.NOTHING,
-            Cause.BROKEN,
-            replace(A, content=None),
-        ),
-        (
-            {"requests": [replace(A, paused=True)], "existing": Copy("a", "old")},
-            Action.NOTHING,
-            Cause.PAUSED,
-            replace(A, paused=True),
-        ),
-        (
-            {"requests": [A], "existing": Copy("a", deleting=True)},
-            Action.NOTHING,
-            Cause.BEING_DELETED,
-            A,
-        ),
+        (of(A, copy=Copy("a")), NOTHING, Cause.UP_TO_DATE, A),
+        (of(A, copy=Copy("a", "old")), REPLACE, Cause.CHANGED, A),
+        (of(A, copy=Copy("a", "drifted")), REPLACE, Cause.DRIFTED, A),
+        (of(A, B, copy=Copy("b")), NOTHING, Cause.UP_TO_DATE, B),
+        (of(A, B, copy=Copy("b", "old")), REPLACE, Cause.CHANGED, B),
+        (of(BROKEN, copy=Copy("a")), NOTHING, Cause.BROKEN, BROKEN),
+        (of(PAUSED, copy=Copy("a", "old")), NOTHING, Cause.PAUSED, PAUSED),
+        (of(A, copy=Copy("a", deleting=True)), NOTHING, Cause.BEING_DELETED, A),
         # Others change a copy back each time: it is written after a pause, and deleted at once.
-        *(
-            ({**state, "contested": True}, Action.NOTHING, Cause.CONTESTED, A)
-            for state in (
-                {"requests": [A], "existing": Copy("a", "drifted")},
-                {"requests": [A], "existing": Copy("a", "old")},
-                {"requests": [A]},
-                {"requests": [A], "existing": Copy("", marks="a")},
-            )
-        ),
-        *(
-            ({"existing": Copy("x"), "contested": True, **more}, act, Cause.UNWANTED, None)
-            for act, more in (
-                (Action.DELETE, {"owner_state": OwnerState.CONDEMNED}),
-                (
-                    Action.RELEASE,
-                    {"owner_state": OwnerState.CONDEMNED, "deletion": DeletionPolicy.ORPHAN},
-                ),
-            )
-        ),
-        (
-            {"requests": [A], "existing": Copy("a"), "contested": True},
-            Action.NOTHING,
-            Cause.UP_TO_DATE,
-            A,
-        ),
+        (of(A, copy=Copy("a", "drifted"), contested=True), NOTHING, Cause.CONTESTED, A),
+        (of(A, copy=Copy("a", "old"), contested=True), NOTHING, Cause.CONTESTED, A),
+        (of(A, contested=True), NOTHING, Cause.CONTESTED, A),
+        (of(A, marks="a", contested=True), NOTHING, Cause.CONTESTED, A),
+        (of(copy=Copy("x"), contested=True, **CONDEMNED), Action.DELETE, Cause.UNWANTED, None),
+        (of(copy=Copy("x"), contested=True, **ORPHANED), Action.RELEASE, Cause.UNWANTED, None),
+        (of(A, copy=Copy("a"), contested=True), NOTHING, Cause.UP_TO_DATE, A),
         # A copy does whose rule doesn't claim it.
-        (
-            {"requests": [A], "existing": Copy("x"), "owner_state": OwnerState.KEEPS},
-            Action.NOTHING,
-            Cause.OWNED_BY_OTHER,
-            None,
-        ),
-        (
-            {"existing": Copy("x"), "owner_state": OwnerState.KEEPS},
-            Action.NOTHING,
-            Cause.OWNED_BY_OTHER,
-            None,
-        ),
-        (
-            {"requests": [A], "existing": Copy("x"), "owner_state": OwnerState.RELEASED},
-            Action.REPLACE,
-            Cause.TAKEN_OVER,
-            A,
-        ),
-        ({"requests": [A], "existing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
-        ({"existing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
-        (
-            {"existing": Copy("x"), "owner_state": OwnerState.RELEASED},
-            Action.ASK_OWNER,
-            Cause.UNWANTED,
-            None,
-        ),
-        (
-            {"existing": Copy("x"), "owner_state": OwnerState.CONDEMNED},
-            Action.DELETE,
-            Cause.UNWANTED,
-            None,
-        ),
-        (
-            {
-                "existing": Copy("x"),
-                "owner_state": OwnerState.CONDEMNED,
-                "deletion": DeletionPolicy.ORPHAN,
-            },
-            Action.RELEASE,
-            Cause.UNWANTED,
-            None,
-        ),
-        (
-            {"existing": Copy("x"), "owner_state": OwnerState.CONDEMNED, "open": False},
-            Action.NOTHING,
-            Cause.NAMESPACE_CLOSED,
-            None,
-        ),
+        (of(A, copy=Copy("x"), **KEEPS), NOTHING, Cause.OWNED_BY_OTHER, None),
+        (of(copy=Copy("x"), **KEEPS), NOTHING, Cause.OWNED_BY_OTHER, None),
+        (of(A, copy=Copy("x"), **RELEASED), REPLACE, Cause.TAKEN_OVER, A),
+        (of(A, copy=Copy("x")), REPLACE, Cause.TAKEN_OVER, A),
+        (of(copy=Copy("x")), NOTHING, Cause.ABANDONED, None),
+        (of(copy=Copy("x"), **RELEASED), Action.ASK_OWNER, Cause.UNWANTED, None),
+        (of(copy=Copy("x"), **CONDEMNED), Action.DELETE, Cause.UNWANTED, None),
+        (of(copy=Copy("x"), **ORPHANED), Action.RELEASE, Cause.UNWANTED, None),
+        (of(copy=Copy("x"), open=False, **CONDEMNED), NOTHING, Cause.NAMESPACE_CLOSED, None),
         # An object that carries our label but isn't ours counts as unmanaged.
-        ({"requests": [A], "existing": Copy("")}, Action.CREATE, Cause.MISSING, A),
-        ({"existing": Copy("")}, Action.NOTHING, Cause.UNWANTED, None),
+        (of(A, copy=Copy("")), CREATE, Cause.MISSING, A),
+        (of(copy=Copy("")), NOTHING, Cause.UNWANTED, None),
         # One that carries a rule's marks without a seal is that rule's to read, and nobody else's.
-        ({"requests": [A, B], "existing": Copy("", marks="b")}, Action.RESEAL, Cause.UNSEALED, B),
-        ({"requests": [A], "existing": Copy("", marks="b")}, Action.CREATE, Cause.MISSING, A),
-        ({"existing": Copy("", marks="b")}, Action.NOTHING, Cause.UNWANTED, None),
-        (
-            {"requests": [A], "existing": Copy("", marks="a", deleting=True)},
-            Action.NOTHING,
-            Cause.BEING_DELETED,
-            A,
-        ),
-        (
-            {"requests": [replace(A, paused=True)], "existing": Copy("", marks="a")},
-            Action.NOTHING,
-            Cause.PAUSED,
-            replace(A, paused=True),
-        ),
-        (
-            {"requests": [A], "existing": Copy("", marks="a"), "is_source": True},
-            Action.NOTHING,
-            Cause.IS_SOURCE,
-            None,
-        ),
-        (
-            {"existing": Copy("", marks="a"), "owner_state": OwnerState.CONDEMNED},
-            Action.NOTHING,
-            Cause.UNWANTED,
-            None,
-        ),
+        (of(A, B, marks="b"), Action.RESEAL, Cause.UNSEALED, B),
+        (of(A, marks="b"), CREATE, Cause.MISSING, A),
+        (of(marks="b"), NOTHING, Cause.UNWANTED, None),
+        (of(A, copy=Copy("", marks="a", deleting=True)), NOTHING, Cause.BEING_DELETED, A),
+        (of(PAUSED, marks="a"), NOTHING, Cause.PAUSED, PAUSED),
+        (of(A, marks="a", is_source=True), NOTHING, Cause.IS_SOURCE, None),
+        (of(marks="a", **CONDEMNED), NOTHING, Cause.UNWANTED, None),
     ],
 )
 def test_each_situation_has_one_answer(situation, act, why, winner):

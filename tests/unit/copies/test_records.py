@@ -78,23 +78,6 @@ def test_an_annotation_without_our_label_is_no_mark():
     assert read(body).marks == ""
 
 
-def test_what_others_put_on_a_copy_is_kept():
-    record = read(
-        metadata(
-            labels={"theirs": "l"},
-            annotations={"theirs": "a"},
-            finalizers=["example.com/hold"],
-            ownerReferences=[{"uid": "u"}],
-            deletionTimestamp="2026-01-01T00:00:00Z",
-        )
-    )
-    assert record.extras.labels == {"theirs": "l"}
-    assert record.extras.annotations == {"theirs": "a"}
-    assert record.extras.finalizers == ("example.com/hold",)
-    assert record.extras.owners == ({"uid": "u"},)
-    assert record.deleting
-
-
 @pytest.mark.parametrize("uid", [UID, "uid-1", "exactly-16-bytes", "", UID.upper(), "ü"])
 def test_any_uid_survives(uid):
     record = CopyRecord(

@@ -1,9 +1,7 @@
 """What is held of a source."""
 
 import msgspec
-import pytest
 
-from copyrator.api import names
 from copyrator.copies.sources.records import SOURCE_OVERHEAD, SourceReader
 
 BODY = {
@@ -48,26 +46,3 @@ def test_of_a_source_that_is_never_copied_only_the_name_is_held():
         "metadata": {"name": "creds", "namespace": "ops"},
     }
     assert record.size == len(msgspec.json.encode(record.body)) + SOURCE_OVERHEAD
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "why"),
-    [
-        ("Secret", {"type": "kubernetes.io/service-account-token"}, "it is a service account's"),
-        ("Secret", {"metadata": {"labels": {"copyrator.flant.com/hash-key": ""}}}, "it is the ope"),
-        ("ConfigMap", {"metadata": {"name": "kube-root-ca.crt"}}, "it exists in every namespace"),
-        (
-            "ConfigMap",
-            {
-                "metadata": {
-                    "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
-                    "annotations": {names.ANN_RULE: "a/b"},
-                }
-            },
-            "it is a copy",
-        ),
-    ],
-)
-def test_a_refusal_says_why(kind, change, why):
-    body = {"metadata": BODY["metadata"] | change.pop("metadata", {})} | change
-    assert SourceReader("v1", kind)(body).refused.startswith(why)

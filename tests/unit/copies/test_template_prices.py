@@ -265,20 +265,6 @@ def test_what_a_text_may_not_do_is_said(text, message):
     assert str(error.value).startswith(f"{text!r}: {message}")
 
 
-@pytest.mark.parametrize(
-    ("text", "rendered"),
-    [
-        ("{{ 7 * 6 }} {{ 0 * 6 }} {{ 7 * 0 }} {{ '-' * 3 }} {{ 3 * '-' }}", "42 0 0 --- ---"),
-        ("{{ 'a<b' }}\n{{ 'a<b'|e }}\n", "a<b\na&lt;b\n"),
-        ("{{ range(3)|list }} {{ d.items()|list|length }}", "[0, 1, 2] 1"),
-        ("{{ '%s-%s' % ('x', 'y') }} {{ '%s' % 'x' }} {{ '{}-{b}'.format(1, b=2) }}", "x-y x 1-2"),
-        ("{{ [1, 2]|join(d='-') }} {{ 'b' in 'abc' }} {{ 2 in [1] }}", "1-2 True False"),
-    ],
-)
-def test_what_a_text_may_do_is_done_as_jinja2_does_it(text, rendered):
-    assert Text(text).render(CONTEXT) == rendered
-
-
 def left(meter):
     return meter.left
 

@@ -16,6 +16,8 @@ def status(reason: str = "", message: str = "no", **details: Any) -> dict[str, A
 @pytest.mark.parametrize(
     ("code", "body", "kind", "reason"),
     [
+        (400, status("BadRequest"), errors.BadRequest, "BadRequest"),
+        (429, status("TooManyRequests"), errors.TooManyRequests, "TooManyRequests"),
         (403, status("Forbidden"), errors.Forbidden, "Forbidden"),
         (
             403,

@@ -47,16 +47,7 @@ ALICE = Credential("alice", "s3cret")
         (opaque(username="alice", password=" s3cret"), "r", Credential("alice", " s3cret")),
         (opaque(username="alice", password="s3cret\t "), "r", Credential("alice", "s3cret\t ")),
         (opaque(username="alice", password=" "), "r", Credential("alice", " ")),
-        (docker({"r": PAIR}), "r", ALICE),
-        (docker({"r": {"auth": encoded("alice:s3cret")}}), "r", ALICE),
-        (docker({"r": {"auth": encoded("alice:a:b")}}), "r", Credential("alice", "a:b")),
-        (docker({"https://r:5000/v1/": PAIR}), "r:5000", ALICE),
-        (docker({"https://index.docker.io/v1/": PAIR}), "docker.io", ALICE),
-        (docker({"docker.io": PAIR}), "registry-1.docker.io", ALICE),
-        (docker({"other": {}, "r": PAIR}), "r", ALICE),
         (docker({"other": {"auth": encoded("bob:x")}, "r": PAIR, "r:5000": {}}), "r", ALICE),
-        (docker({"r": {"identitytoken": "t"}}), "r", Credential(identity_token="t")),
-        (docker({"r": {"registrytoken": "t"}}), "r", Credential(registry_token="t")),
     ],
 )
 def test_reads_credentials(secret: dict[str, Any], registry: str, expected: Credential) -> None:
@@ -86,10 +77,7 @@ def test_what_is_too_long_isnt_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
         (opaque(password="s3cret"), "no username"),
         (opaque(username="", password="s3cret"), "no username"),
         ({"data": {"username": "%%%", "password": "%%%"}}, "isn't UTF-8"),
-        (docker({"other": PAIR}), "no credentials for r"),
-        (docker([]), "auths"),
         (docker({"r": "s3cret"}), "auths"),
-        (docker({"r": {"auth": "s3cret%"}}), "invalid auth"),
         ({"data": {".dockerconfigjson": encoded("s3cret")}}, "auths"),
         ({"data": {".dockerconfigjson": encoded("[" * 10_000)}}, "auths"),
         (docker({"r": {"username": "s3cret", "password": "\ud800"}}), "auths"),
@@ -156,38 +144,8 @@ def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], 
         ),
         # Commas in quotes belong to the value, whatever is after them.
         (
-            ['Bearer realm="https://a/t",service="a, b",scope="repository:x:pull,push"'],
-            [Challenge("bearer", "https://a/t", "a, b", "repository:x:pull,push")],
-        ),
-        (
-            ['bearer Realm="https://a/t", SCOPE="repository:x:pull,push,delete", error="a, b=c"'],
-            [Challenge("bearer", "https://a/t", "", "repository:x:pull,push,delete")],
-        ),
-        (
-            ['Bearer error="invalid_token, Basic realm=x", scope="a:b:*,c", realm="https://a/t"'],
+            ['Bearer error="invalid_token, Basic realm=x", SCOPE="a:b:*,c", realm="https://a/t"'],
             [Challenge("bearer", "https://a/t", "", "a:b:*,c")],
-        ),
-        (
-            ['Bearer realm="https://a/t?x=1,2",scope="repository:x:pull repository:y:pull,push"'],
-            [
-                Challenge(
-                    "bearer", "https://a/t?x=1,2", "", "repository:x:pull repository:y:pull,push"
-                )
-            ],
-        ),
-        (
-            ['Bearer realm = "https://a/t" , scope\t=\t"a:x:pull,push" , Basic realm="r,s"'],
-            [
-                Challenge("bearer", "https://a/t", "", "a:x:pull,push"),
-                Challenge("basic", "r,s"),
-            ],
-        ),
-        (
-            ['Basic realm="r,s"', 'BeArEr realm="https://a/t",scope="repository:x:pull,push"'],
-            [
-                Challenge("basic", "r,s"),
-                Challenge("bearer", "https://a/t", "", "repository:x:pull,push"),
-            ],
         ),
         (
             ['Negotiate abc=, Bearer realm="https://a/t",scope="a\\"b,\\"c"'],

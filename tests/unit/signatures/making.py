@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from copyrator.signatures.model import Artifact, CosignKeys, Signature, SignatureFormat
+from localcluster import signing
 
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
@@ -47,7 +48,7 @@ def key(kind: str) -> PrivateKey:
 
 
 def public_pem(private: PrivateKey) -> bytes:
-    return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return signing.public_key(private).encode()
 
 
 def private_pem(private: PrivateKey, form: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
@@ -75,12 +76,8 @@ def text(raw: bytes) -> str:
 
 
 def payload(artifact: Artifact = ARTIFACT, **changed: Any) -> bytes:
-    critical = {
-        "identity": {"docker-reference": "registry.example.com/team/app"},
-        "image": {"docker-manifest-digest": artifact.digest},
-        "type": "cosign container image signature",
-    }
-    return json.dumps({"critical": critical | changed, "optional": None}).encode()
+    claims = signing.claims("registry.example.com/team/app", artifact.digest)
+    return json.dumps(claims | {"critical": claims["critical"] | changed}).encode()
 
 
 def payload_signature(
@@ -98,35 +95,19 @@ def payload_signature(
 
 
 def statement(artifact: Artifact = ARTIFACT, **changed: Any) -> bytes:
-    document = {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"digest": {"sha256": artifact.digest.removeprefix("sha256:")}}],
-        "predicateType": "https://sigstore.dev/cosign/sign/v1",
-        "predicate": {},
-    }
-    return json.dumps(document | changed).encode()
-
-
-def pae(body: bytes, kind: str = "application/vnd.in-toto+json") -> bytes:
-    return f"DSSEv1 {len(kind)} {kind} {len(body)} ".encode() + body
+    return json.dumps(signing.statement(artifact.digest) | changed).encode()
 
 
 def envelope(private: PrivateKey, body: bytes, digest: hashes.HashAlgorithm | None = None) -> Any:
-    return {
-        "payload": text(body),
-        "payloadType": "application/vnd.in-toto+json",
-        "signatures": [{"sig": text(sign(private, pae(body), digest))}],
-    }
+    return signing.envelop(body, lambda message: sign(private, message, digest))["dsseEnvelope"]
 
 
 def bundle(private: PrivateKey, body: bytes | None = None, **changed: Any) -> dict[str, Any]:
     """A bundle as JSON; ``changed`` replaces members."""
     spki = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    document = {
-        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": {"publicKey": {"hint": text(hashlib.sha256(spki).digest())}},
-        "dsseEnvelope": envelope(private, statement() if body is None else body),
-    }
+    hint = text(hashlib.sha256(spki).digest())
+    body = statement() if body is None else body
+    document = signing.envelop(body, lambda message: sign(private, message), hint)
     return {name: each for name, each in (document | changed).items() if each is not None}
 
 

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 from tests.unit.signatures.making import envelope, statement, text
 
+from localcluster.signing import key_usage
+
 ISSUER = "https://token.actions.example"
 SUBJECT = "https://git.example/team/app/.github/workflows/release.yml@refs/tags/v1.0.0"
 SIGNED_AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -116,7 +118,7 @@ class Sigstore:
             .not_valid_before(datetime(2026, 1, 1, tzinfo=UTC))
             .not_valid_after(datetime(2036, 1, 1, tzinfo=UTC))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+            .add_extension(key_usage("key_cert_sign", "crl_sign"), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .sign(self.ca_key, hashes.SHA256())
         )
@@ -134,7 +136,7 @@ class Sigstore:
             )
             .not_valid_before(SIGNED_AT - timedelta(minutes=1))
             .not_valid_after(SIGNED_AT + timedelta(minutes=9))
-            .add_extension(_usage(digital_signature=True), critical=True)
+            .add_extension(key_usage("digital_signature"), critical=True)
             .add_extension(code_signing, critical=False)
             .add_extension(key_id, critical=False)
             .add_extension(x509.SubjectAlternativeName([subject]), critical=True)
@@ -214,11 +216,3 @@ def _hash(raw: bytes) -> dict[str, str]:
 
 def _raw(oid: str, value: bytes) -> x509.UnrecognizedExtension:
     return x509.UnrecognizedExtension(ObjectIdentifier(oid), value)
-
-
-def _usage(**used: bool) -> x509.KeyUsage:
-    names = [
-        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
-        "key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
-    ]  # fmt: skip
-    return x509.KeyUsage(**(dict.fromkeys(names, False) | used))

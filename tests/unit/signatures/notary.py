@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from copyrator.signatures.model import Artifact, NotationTrust, Signature, SignatureFormat
+from localcluster.signing import key_usage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -29,17 +30,6 @@ EXPIRY = "io.cncf.notary.expiry"
 TIME_STAMP = "io.cncf.notary.timestampSignature"
 ARTIFACT = Artifact("sha256:" + "a" * 64, "application/vnd.oci.image.manifest.v1+json", 1234)
 
-_USAGES = [
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-]
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -122,7 +112,7 @@ def make_certificate(
     if usages is None:
         usages = ["key_cert_sign"] if ca else ["digital_signature"]
     if usages:
-        builder = builder.add_extension(make_key_usage(usages), usage_critical)
+        builder = builder.add_extension(key_usage(*usages), usage_critical)
     if purposes and not ca:
         builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), purposes_critical)
     for extension, critical in extensions:
@@ -144,11 +134,6 @@ def resign(holder: Holder, old: bytes, new: bytes) -> Holder:
     der = changed + algorithm + asn1.encode_der(asn1.BitString(signature, 0))
     der = b"\x30\x82" + len(der).to_bytes(2) + der
     return Holder(x509.load_der_x509_certificate(der), holder.key)
-
-
-def make_key_usage(names: Sequence[str]) -> x509.KeyUsage:
-    """A keyUsage with these bits."""
-    return x509.KeyUsage(**{name: name in names for name in _USAGES})
 
 
 SUBJECT = "CN=releases,O=example.com,ST=WA,C=US"

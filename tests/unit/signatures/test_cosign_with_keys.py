@@ -20,7 +20,6 @@ from tests.unit.signatures.making import (
     entry,
     envelope,
     key,
-    pae,
     payload,
     payload_signature,
     sign,
@@ -191,10 +190,17 @@ def _envelope(body: bytes | None = None, **changed: Any) -> dict[str, Any]:
 
 _HINT = {"hint": "aGludA=="}
 _CERTIFICATE = {"rawBytes": "AAAA"}
-_SIGNATURE = {"sig": text(sign(MINE, pae(statement())))}
+(_SIGNATURE,) = envelope(MINE, statement())["signatures"]
+_LONG = "https://slsa.dev/" + "p" * 100
+_NOT_ONE = "the envelope doesn't have exactly one signature"
+_NEITHER = "the bundle must have either a public key's hint or a certificate"
+_OF_A_BLOB = (
+    "the bundle has a message signature, as `cosign sign-blob` makes it, which is not supported: "
+    "sign with `cosign sign`"
+)
 BUNDLES: dict[str, tuple[Any, str]] = {
     "another digest": (bundle(MINE, statement(OTHER)), "is for another digest: sha256:"),
-    "another key": (bundle(key("P-256 second")), r"by none of the keys \(0.pub\)"),
+    "another key": (bundle(key("P-256 second")), "by none of the keys (0.pub)"),
     "altered": (
         bundle(MINE, **_envelope(payload=text(statement(OTHER)))),
         "what it signs was altered",
@@ -204,8 +210,8 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         "by none of the keys",
     ),
     "attestation": (
-        bundle(MINE, statement(predicateType="https://slsa.dev/provenance/v1")),
-        r"it is an attestation \(https://slsa.dev/provenance/v1\), which is not a signature",
+        bundle(MINE, statement(predicateType=_LONG)),
+        f"it is an attestation ({_LONG[:100]}), which is not a signature: sign with `cosign sign`",
     ),
     "statement v0.1": (
         bundle(MINE, statement(_type="https://in-toto.io/Statement/v0.1")),
@@ -226,7 +232,7 @@ BUNDLES: dict[str, tuple[Any, str]] = {
     ),
     "subject without digest": (
         bundle(MINE, statement(subject=[{"name": ARTIFACT.digest}])),
-        "is for another digest",
+        "the signature is for another digest: sha256:",
     ),
     "subject twice": (
         bundle(MINE, _twice(statement(), "subject", "")),
@@ -239,39 +245,39 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, **_envelope(payloadType="application/json")),
         "the envelope's payload type is not application/vnd.in-toto",
     ),
-    "no signature": (
-        bundle(MINE, **_envelope(signatures=[])),
-        "doesn't have exactly one signature",
-    ),
-    "two signatures": (
-        bundle(MINE, **_envelope(signatures=[_SIGNATURE, _SIGNATURE])),
-        "doesn't have exactly one signature",
-    ),
+    "no signature": (bundle(MINE, **_envelope(signatures=[])), _NOT_ONE),
+    "two signatures": (bundle(MINE, **_envelope(signatures=[_SIGNATURE, _SIGNATURE])), _NOT_ONE),
     "key id": (
         bundle(MINE, **_envelope(signatures=[_SIGNATURE | {"keyid": "key"}])),
-        "has a key id, which cosign doesn't write",
+        "the envelope's signature has a key id, which cosign doesn't write",
     ),
-    "signature empty": (bundle(MINE, **_envelope(signatures=[{"sig": ""}])), "is empty"),
+    "signature empty": (
+        bundle(MINE, **_envelope(signatures=[{"sig": ""}])),
+        "the envelope's signature is empty",
+    ),
     "payload in base64 for URLs": (bundle(MINE, **_envelope(payload="_-__")), "is not base64"),
-    "payload not canonical": (bundle(MINE, **_envelope(payload="AB==")), "canonical form"),
+    "payload not canonical": (
+        bundle(MINE, **_envelope(payload="AB==")),
+        "the envelope's payload is not base64 in its canonical form",
+    ),
     "keyless": (
         bundle(MINE, **_material(certificate=_CERTIFICATE)),
-        r"it is signed with a certificate \(keyless\), not with a key",
+        "it is signed with a certificate (keyless), not with a key",
     ),
     "key and certificate": (
         bundle(MINE, **_material(publicKey=_HINT, certificate=_CERTIFICATE)),
-        "must have either",
+        _NEITHER,
     ),
-    "neither": (bundle(MINE, **_material()), "must have either"),
+    "neither": (bundle(MINE, **_material()), _NEITHER),
     "chain": (
         bundle(MINE, **_material(x509CertificateChain={"certificates": [_CERTIFICATE]})),
-        "a chain of certificates",
+        "the bundle has a chain of certificates, which v0.3 doesn't allow",
     ),
     "message signature": (
         bundle(MINE, dsseEnvelope=None, messageSignature={"signature": "AAAA"}),
-        "a message signature, as `cosign sign-blob` makes it",
+        _OF_A_BLOB,
     ),
-    "both": (bundle(MINE, messageSignature={"signature": "AAAA"}), "a message signature"),
+    "both": (bundle(MINE, messageSignature={"signature": "AAAA"}), _OF_A_BLOB),
     "no content": (bundle(MINE, dsseEnvelope=None), "the bundle has no DSSE envelope"),
     "v0.1": (
         bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle+json;version=0.1"),
@@ -281,13 +287,20 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle.v0.4+json"),
         "is not supported",
     ),
+    "another media type": (
+        bundle(MINE, mediaType="m" * 120),
+        (
+            f"the bundle's media type {'m' * 100!r} is not supported: sign with cosign 3, or 2.6 "
+            "and --new-bundle-format (v0.3)"
+        ),
+    ),
     "unknown member": (bundle(MINE, content={}), "unknown field `content`"),
     "names in snake case": (
         bundle(MINE, dsseEnvelope=None, dsse_envelope=envelope(MINE, statement())),
         "unknown field `dsse_envelope`",
     ),
-    "unprintable": (bundle(MINE, mediaType="\x1b[31m\ud800\n"), r"31m\\ud800"),
-    "unprintable name": (bundle(MINE, **{"\x1b\x07": 1}), r"unknown field `\?\?`"),
+    "unprintable": (bundle(MINE, mediaType="\x1b[31m\ud800\n"), "31m\\ud800"),
+    "unprintable name": (bundle(MINE, **{"\x1b\x07": 1}), "unknown field `??`"),
     "envelope twice": (
         _twice(json.dumps(bundle(MINE)).encode(), "payload", text(statement(OTHER))),
         "the bundle has the member 'payload' more than once",
@@ -300,11 +313,20 @@ BUNDLES: dict[str, tuple[Any, str]] = {
 }
 
 
+WHOLE = {
+    "attestation", "subject without digest", "no signature", "two signatures", "key id",
+    "signature empty", "payload not canonical", "keyless", "key and certificate", "neither",
+    "chain", "message signature", "both", "no content", "another media type",
+}  # fmt: skip
+"""Those whose sentence stands there as a whole."""
+
+
 @pytest.mark.parametrize("what", BUNDLES)
 def test_other_bundles_are_refused(what: str) -> None:
     document, said = BUNDLES[what]
-    with pytest.raises(InvalidSignatureError, match=said) as caught:
+    with pytest.raises(InvalidSignatureError) as caught:
         sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
+    assert str(caught.value) == said if what in WHOLE else said in str(caught.value)
     assert len(str(caught.value)) <= 300
     assert str(caught.value).isprintable()
 
@@ -314,67 +336,6 @@ def test_a_key_that_cannot_be_read_accepts_nothing() -> None:
     broken = type(trusted)(trusted.name, {"k": b"garbage"})
     with pytest.raises(InvalidSignatureError, match="k can't be read as a public key"):
         sigstore_bundle.verify(ARTIFACT, bundle_signature(bundle(MINE)), broken, NOW)
-
-
-_LONG = "https://slsa.dev/" + "p" * 100
-WHOLE: dict[str, tuple[Any, str]] = {
-    "attestation": (
-        bundle(MINE, statement(predicateType=_LONG)),
-        f"it is an attestation ({_LONG[:100]}), which is not a signature: sign with `cosign sign`",
-    ),
-    "subject without digest": (
-        BUNDLES["subject without digest"][0],
-        "the signature is for another digest: sha256:",
-    ),
-    "two signatures": (
-        BUNDLES["two signatures"][0],
-        "the envelope doesn't have exactly one signature",
-    ),
-    "key id": (
-        BUNDLES["key id"][0],
-        "the envelope's signature has a key id, which cosign doesn't write",
-    ),
-    "signature empty": (BUNDLES["signature empty"][0], "the envelope's signature is empty"),
-    "payload not canonical": (
-        BUNDLES["payload not canonical"][0],
-        "the envelope's payload is not base64 in its canonical form",
-    ),
-    "keyless": (
-        BUNDLES["keyless"][0],
-        "it is signed with a certificate (keyless), not with a key",
-    ),
-    "neither": (
-        BUNDLES["neither"][0],
-        "the bundle must have either a public key's hint or a certificate",
-    ),
-    "chain": (
-        BUNDLES["chain"][0],
-        "the bundle has a chain of certificates, which v0.3 doesn't allow",
-    ),
-    "message signature": (
-        BUNDLES["message signature"][0],
-        (
-            "the bundle has a message signature, as `cosign sign-blob` makes it, which is not "
-            "supported: sign with `cosign sign`"
-        ),
-    ),
-    "no content": (BUNDLES["no content"][0], "the bundle has no DSSE envelope"),
-    "media type": (
-        bundle(MINE, mediaType="m" * 120),
-        (
-            f"the bundle's media type {'m' * 100!r} is not supported: sign with cosign 3, or 2.6 "
-            "and --new-bundle-format (v0.3)"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("what", WHOLE)
-def test_a_refusal_says_what_is_wrong_and_what_to_do(what: str) -> None:
-    document, said = WHOLE[what]
-    with pytest.raises(InvalidSignatureError) as caught:
-        sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
-    assert str(caught.value) == said
 
 
 def test_a_statement_may_have_1024_subjects() -> None:

@@ -78,11 +78,6 @@ def test_the_pattern_has_to_match_the_whole_subject(pattern: str) -> None:
     assert "doesn't match" in said
 
 
-def test_a_subject_that_differs_by_one_character_is_refused() -> None:
-    made = SIGSTORE.bundle(subject=x509.UniformResourceIdentifier(SUBJECT.replace("app", "apq")))
-    assert "doesn't match" in _refusal(made)
-
-
 def test_another_kind_of_subject_is_refused() -> None:
     made = SIGSTORE.bundle(subject=x509.DNSName("git.example"))
     said = _refusal(made, subject_pattern=".*")
@@ -139,7 +134,8 @@ def test_what_proves_the_time_may_not_be_missing() -> None:
 
 
 def test_other_kinds_of_bundles_are_refused_by_name() -> None:
-    assert "signed with a key, not with a certificate" in _refusal(bundle(key("P-256")))
+    of_key = "it is signed with a key, not with a certificate (keyless)"
+    assert _refusal(bundle(key("P-256"))) == of_key
     older = SIGSTORE.bundle() | {
         "mediaType": "application/vnd.dev.sigstore.bundle+json;version=0.1"
     }
@@ -157,20 +153,6 @@ ROOTS = {
     "no CA": json.dumps(json.loads(ROOT) | {"certificateAuthorities": []}).encode(),
     "large": ROOT + b" " * SIGNATURE_ROOT_BYTES,
 }
-
-
-def test_of_a_trusted_root_the_field_at_fault_is_named_and_nothing_of_its_content() -> None:
-    document = json.loads(ROOT)
-    del document["certificateAuthorities"][0]["subject"]["commonName"]
-    document["certificateAuthorities"][0]["hunter2"] = "hunter2"
-    for altered, said in (
-        (document, "certificateAuthorities.0"),
-        (json.loads(ROOT) | {"tlogs": "hunter2"}, "tlogs: list type"),
-    ):
-        with pytest.raises(TrustError) as caught:
-            check_trusted_root("root.json", json.dumps(altered).encode())
-        assert said in str(caught.value)
-        assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("what", ROOTS)
@@ -233,11 +215,6 @@ def test_an_altered_trusted_root_is_refused_or_trusts_no_other(root: bytes) -> N
     other = Sigstore().bundle()
     with pytest.raises(InvalidSignatureError):
         verify(ARTIFACT, bundle_signature(other), replace(ENTRY, trusted_root=root), NOW)
-
-
-def test_a_signature_with_a_key_is_refused_in_these_words() -> None:
-    said = _refusal(bundle(key("P-256")))
-    assert said == "it is signed with a key, not with a certificate (keyless)"
 
 
 def test_of_a_long_subject_and_pattern_a_hundred_characters_are_said() -> None:

@@ -32,6 +32,12 @@ LATER = "2026-06-01T00:00:00Z"
 SIGNED = "2026-02-28T12:00:00Z"
 
 
+HEADER = "its protected header is not of the Notary Project"
+CRIT = f"its header crit does not list exactly {SCHEME}"
+NO_PLUGINS = "it requires a verification plugin of notation, which is not supported"
+NO_TIME = "a time in its protected header is not of RFC 3339"
+
+
 def refusal(envelope: Any) -> str:
     with pytest.raises(InvalidSignatureError) as raised:
         verify(ARTIFACT, as_signature(envelope), make_trust(), NOW)
@@ -41,44 +47,53 @@ def refusal(envelope: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"cty": "application/vnd.cncf.notary.payload.v2+json"}, "not of the type"),
-        ({"cty": None}, "protected header is not"),
-        ({"crit": None}, "protected header is not"),
-        ({"crit": []}, "crit does not list exactly"),
-        ({"crit": [SCHEME, SCHEME]}, "crit does not list exactly"),
-        ({"crit": [SCHEME, "example.com/unknown"], "example.com/unknown": 1}, "crit does not"),
-        ({"crit": [SCHEME, "alg"]}, "crit does not list exactly"),
-        ({"crit": [SCHEME, EXPIRY]}, "crit does not list exactly"),
-        ({"crit": [SCHEME, SIGNING_TIME]}, "crit does not list exactly"),
-        ({"crit": SCHEME}, "protected header is not"),
-        ({EXPIRY: LATER}, "crit does not list exactly"),
-        ({SCHEME: None}, "protected header is not"),
-        ({SCHEME: "notary.x509.other"}, "its signing scheme is neither"),
-        ({SIGNING_TIME: None}, "no signing time of the scheme notary.x509"),
-        ({AUTHENTIC_TIME: SIGNED}, "not of the scheme notary.x509"),
-        ({SCHEME: AUTHORITY}, "crit does not list exactly"),
-        ({SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME]}, "signing time that is not of"),
+        (
+            {"cty": "application/vnd.cncf.notary.payload.v2+json"},
+            "its payload is not of the type application/vnd.cncf.notary.payload.v1+json",
+        ),
+        ({"cty": None}, HEADER),
+        ({"crit": None}, HEADER),
+        ({"crit": []}, CRIT),
+        ({"crit": [SCHEME, SCHEME]}, CRIT),
+        ({"crit": [SCHEME, "example.com/unknown"], "example.com/unknown": 1}, CRIT),
+        ({"crit": [SCHEME, "alg"]}, CRIT),
+        ({"crit": [SCHEME, EXPIRY]}, CRIT),
+        ({"crit": [SCHEME, SIGNING_TIME]}, CRIT),
+        ({"crit": SCHEME}, HEADER),
+        ({EXPIRY: LATER}, f"its header crit does not list exactly {EXPIRY}, {SCHEME}"),
+        ({SCHEME: None}, HEADER),
+        (
+            {SCHEME: "notary.x509.other"},
+            f"its signing scheme is neither notary.x509 nor {AUTHORITY}",
+        ),
+        ({SIGNING_TIME: None}, "it has no signing time of the scheme notary.x509"),
+        ({AUTHENTIC_TIME: SIGNED}, "it has a signing time that is not of the scheme notary.x509"),
+        ({SCHEME: AUTHORITY}, f"its header crit does not list exactly {AUTHENTIC_TIME}, {SCHEME}"),
+        (
+            {SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME]},
+            f"it has a signing time that is not of the scheme {AUTHORITY}",
+        ),
         (
             {SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME], SIGNING_TIME: None},
-            "no signing time of the scheme notary.x509.signingAuthority",
+            f"it has no signing time of the scheme {AUTHORITY}",
         ),
-        ({PLUGIN: "com.example"}, "requires a verification plugin"),
-        ({PLUGIN + "MinVersion": "1.0.0"}, "requires a verification plugin"),
-        ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, "requires a verification plugin"),
-        ({SIGNING_TIME: "yesterday"}, "not of RFC 3339"),
-        ({SIGNING_TIME: "2026-02-28"}, "not of RFC 3339"),
-        ({SIGNING_TIME: "2026-02-28T12:00:00"}, "not of RFC 3339"),
-        ({SIGNING_TIME: "2026-02-30T12:00:00Z"}, "not of RFC 3339"),
-        ({SIGNING_TIME: "0001-01-01T00:00:00+23:59"}, "not of RFC 3339"),
-        ({SIGNING_TIME: 1772280000}, "protected header is not"),
-        ({EXPIRY: "soon", "crit": [SCHEME, EXPIRY]}, "not of RFC 3339"),
-        ({EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]}, "expiry is not after its signing time"),
+        ({PLUGIN: "com.example"}, NO_PLUGINS),
+        ({PLUGIN + "MinVersion": "1.0.0"}, NO_PLUGINS),
+        ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, NO_PLUGINS),
+        ({SIGNING_TIME: "yesterday"}, NO_TIME),
+        ({SIGNING_TIME: "2026-02-28"}, NO_TIME),
+        ({SIGNING_TIME: "2026-02-28T12:00:00"}, NO_TIME),
+        ({SIGNING_TIME: "2026-02-30T12:00:00Z"}, NO_TIME),
+        ({SIGNING_TIME: "0001-01-01T00:00:00+23:59"}, NO_TIME),
+        ({SIGNING_TIME: 1772280000}, HEADER),
+        ({EXPIRY: "soon", "crit": [SCHEME, EXPIRY]}, NO_TIME),
+        ({EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]}, "its expiry is not after its signing time"),
     ],
 )
 def test_a_protected_header_that_isnt_as_specified_is_refused(
     changes: dict[str, Any], reason: str
 ) -> None:
-    assert reason in refusal(make_envelope(headers=make_headers(**changes)))
+    assert refusal(make_envelope(headers=make_headers(**changes))) == reason
 
 
 @pytest.mark.parametrize("name", [AUTHENTIC_TIME, SIGNING_TIME, EXPIRY])
@@ -113,7 +128,7 @@ def test_other_protected_headers_that_arent_critical_are_the_signers() -> None:
 )
 def test_a_protected_header_that_is_no_object_is_refused(protected: bytes) -> None:
     envelope = {**make_envelope(), "protected": encode(protected)}
-    assert refusal(envelope) == "its protected header is not of the Notary Project"
+    assert refusal(envelope) == HEADER
 
 
 def without(name: str) -> Callable[[dict[str, Any]], object]:
@@ -128,6 +143,7 @@ def put_header(**changes: Any) -> Callable[[dict[str, Any]], object]:
     return lambda envelope: envelope["header"].update(changes)
 
 
+ALTERED = "its signature is not valid: it was altered, or made by another key"
 ENVELOPE = "it is not a JWS envelope of the Notary Project"
 
 
@@ -148,12 +164,15 @@ ENVELOPE = "it is not a JWS envelope of the Notary Project"
         (put_header(x5c=["AAAA"]), "a certificate of its chain can't be read"),
         (put_header(x5c=["A"]), "its x5c is not base64"),
         (put_header(x5c=[make_chain()[0].pem.decode()]), "its x5c is not base64"),
-        (put_header(x5c=["AAAA"] * 11), "a chain of 11 certificates, more than 10"),
-        (put_header(**{"io.cncf.notary.timestampSignature": "?"}), "Signature is not base64"),
+        (put_header(x5c=["AAAA"] * 11), "it has a chain of 11 certificates, more than 10"),
+        (
+            put_header(**{"io.cncf.notary.timestampSignature": "?"}),
+            "its timestampSignature is not base64",
+        ),
         (put_header(**{"io.cncf.notary.timestampSignature": 1}), ENVELOPE),
         (put(signature=""), "its signature has 0 bytes, not 64"),
         (put(signature="AAAA"), "its signature has 3 bytes, not 64"),
-        (put(signature=encode(bytes(64))), "its signature is not valid"),
+        (put(signature=encode(bytes(64))), ALTERED),
         (put(signature="a+b/"), "its signature is not base64"),
         (put(signature="a b"), "its signature is not base64"),
         (put(signature="AB"), "its signature is not base64"),
@@ -167,7 +186,7 @@ def test_an_envelope_that_isnt_as_specified_is_refused(
 ) -> None:
     envelope = make_envelope()
     change(envelope)
-    assert reason in refusal(envelope)
+    assert refusal(envelope) == reason
 
 
 @pytest.mark.parametrize(
@@ -200,34 +219,6 @@ def test_the_signing_agent_is_ignored() -> None:
     for agent in ("", "x" * 1000, 1, None, {"a": []}):
         envelope = make_envelope(unprotected={"io.cncf.notary.signingAgent": agent})
         assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
-
-
-def test_an_envelope_without_a_certificate_is_refused_in_these_words() -> None:
-    envelope = make_envelope()
-    put_header(x5c=[])(envelope)
-    assert refusal(envelope) == "it has no certificate"
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {PLUGIN: "com.example"},
-            "it requires a verification plugin of notation, which is not supported",
-        ),
-        (
-            {EXPIRY: LATER},
-            f"its header crit does not list exactly {EXPIRY}, {SCHEME}",
-        ),
-        ({SIGNING_TIME: "yesterday"}, "a time in its protected header is not of RFC 3339"),
-        (
-            {EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]},
-            "its expiry is not after its signing time",
-        ),
-    ],
-)
-def test_a_refused_header_is_told_in_these_words(changes: dict[str, Any], said: str) -> None:
-    assert refusal(make_envelope(headers=make_headers(**changes))) == said
 
 
 @pytest.mark.parametrize("last", ["X", "A", "_", "-"])

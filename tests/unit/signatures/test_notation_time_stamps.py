@@ -19,6 +19,7 @@ from tests.unit.signatures.notary import (
     EXPIRY,
     NOW,
     SCHEME,
+    SUBJECT,
     TIME_STAMP,
     Holder,
     as_signature,
@@ -89,27 +90,35 @@ def test_an_authority_for_time_stamps_is_none_for_signers() -> None:
     assert "none of the trusted roots" in refusal(root=make_ca())
 
 
+EXPIRED = f'certificate "{SUBJECT}" expired at 2026-03-11T12:00:00Z'
+NOT_YET = f'certificate "{SUBJECT}" is valid only from 2026-02-19T12:00:00Z'
+WITHOUT_SIGNER = "its time stamp comes without the certificate of its signer"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"moment": NOW + 11 * DAY}, "expired at 2026-03-11"),
-        ({"moment": NOW - 11 * DAY}, "is valid only from 2026-02-19"),
+        ({"moment": NOW + 11 * DAY}, EXPIRED),
+        ({"moment": NOW - 11 * DAY}, NOT_YET),
         ({"moment": LATER + DAY}, "its time stamp is in the future"),
-        ({"moment": NOW + 10 * DAY}, "expired at 2026-03-11"),  # at the end, give or take 1 s
-        ({"moment": NOW - 10 * DAY}, 'releases,O=example.com,ST=WA,C=US" is valid only from'),
-        ({"digest": "sha1"}, "its time stamp has a hash other than SHA-256"),
+        ({"moment": NOW + 10 * DAY}, EXPIRED),  # at the end, give or take 1 s
+        ({"moment": NOW - 10 * DAY}, NOT_YET),
+        (
+            {"digest": "sha1"},
+            "its time stamp has a hash other than SHA-256, SHA-384 and SHA-512",
+        ),
         ({"altered": True}, "the signature of its time stamp is not valid"),
-        ({"certificates": []}, "its time stamp comes without the certificate of its signer"),
-        ({"certificates": [make_ca()]}, "comes without the certificate of its signer"),
+        ({"certificates": []}, WITHOUT_SIGNER),
+        ({"certificates": [make_ca()]}, WITHOUT_SIGNER),
         (
             {"certificates": [make_tsa()[0] for _ in range(11)]},
-            "not one signer and up to 10 certificates",
+            "its time stamp has not one signer and up to 10 certificates",
         ),
         ({"accuracy": 10**11}, "its time stamp can't be read"),
     ],
 )
 def test_a_time_stamp_that_proves_nothing_is_refused(changes: dict[str, Any], reason: str) -> None:
-    assert reason in refusal(**changes).split("; ", 1)[1]
+    assert refusal(**changes) == f"{EXPIRED}; {reason}"
 
 
 @pytest.mark.parametrize("margin", [timedelta(seconds=1), timedelta(0)])
@@ -166,7 +175,7 @@ def test_an_authoritys_certificate_by_another_key_is_refused() -> None:
 def test_a_time_stamp_over_another_signature_is_refused() -> None:
     token = make_time_stamp(b"another signature", make_tsa())
     envelope = make_envelope(unprotected={TIME_STAMP: base64.b64encode(token).decode()})
-    with pytest.raises(InvalidSignatureError, match="its time stamp is for another signature"):
+    with pytest.raises(InvalidSignatureError, match=r"; its time stamp is for another signature$"):
         verify(ARTIFACT, as_signature(envelope), make_trust(tsa=ROOT.pem), LATER)
 
 
@@ -256,28 +265,6 @@ def test_what_is_wrong_with_the_authorities_file_is_said_of_that_file() -> None:
         ": the time stamp authorities' file has no certificate in PEM; put the CA's root "
         "certificate there"
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"moment": LATER + DAY}, "its time stamp is in the future"),
-        (
-            {"digest": "sha1"},
-            "its time stamp has a hash other than SHA-256, SHA-384 and SHA-512",
-        ),
-        ({"altered": True}, "the signature of its time stamp is not valid"),
-        ({"certificates": []}, "its time stamp comes without the certificate of its signer"),
-        ({"accuracy": 10**11}, "its time stamp can't be read"),
-    ],
-)
-def test_the_reason_is_said_as_a_whole(changes: dict[str, Any], reason: str) -> None:
-    assert refusal(**changes).split("; ", 1)[1] == reason
-
-
-def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> None:
-    with pytest.raises(InvalidSignatureError, match=r"^its time stamp is for another signature$"):
-        read_time_stamp(TOKEN, b"another message", ROOTS)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
+from copyrator.api.conditions import ConditionType, NewConditions, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
@@ -571,14 +571,12 @@ class Feature:
 
     # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
 
-    async def retire(self, entry: BundleEntry) -> None:
-        """End its own Jobs of a Bundle that is being deleted; before its release is uninstalled.
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
+        """The names of its own Jobs that the uninstall of a deleted Bundle waits for.
 
-        Where the Bundle has Jobs that neither deploy nor uninstall.
-
-        Raises:
-            ApiError: the next reconcile repeats it.
+        All others that neither deploy nor uninstall are ended before that.
         """
+        return ()
 
     def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
         """How long a Job of its own is kept, by the status; None: as those that deploy.
@@ -634,9 +632,7 @@ class Feature:
         """The status with what follows from the rest of it; last, before each write."""
         return status
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Its conditions, as part of a status that is written if it changed. Pure."""
         return {}
 

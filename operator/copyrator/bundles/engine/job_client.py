@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -294,6 +294,14 @@ class JobClient:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
         except NotFound:
             return
+
+    async def end_further(
+        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
+    ) -> None:
+        """End a Bundle's Jobs that neither deploy nor uninstall, except those named ``but``."""
+        for job in self.of(key, uid):
+            if job.kind.is_further and job.name not in but and not job.done:
+                await self.give_up(job)
 
     def count(
         self, what: str, outcome: str, began: datetime | None, ended: datetime | None

@@ -12,21 +12,11 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.text import said, time_since
-from copyrator.bundles.features.approval.fields import (
-    ApprovalMode,
-    ApprovalSpec,
-    PlanDecision,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.plan_words import describe_difference, find_lacking
-from copyrator.bundles.features.approval.record import is_spent
-from copyrator.bundles.features.approval.words import (
-    decision,
-    is_decision_due,
-    is_expired,
-    operation_counts,
-)
+from copyrator.bundles.features.approval.words import decision, is_decision_due, is_expired
 from copyrator.bundles.fields import parse_status
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, PlanDecision, PlanStatus
+from copyrator.bundles.plans.plan_words import describe_difference, find_lacking, operation_counts
+from copyrator.bundles.plans.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.installation import allowed, username

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
+from copyrator.api.conditions import NO_CONDITION, read_conditions
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import InvalidSpec, SpecError
@@ -22,12 +22,11 @@ from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
-from copyrator.bundles.features.approval.guard.enforcement import find_fault
-from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.attest.fields import ATTESTED, OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.features.signatures.fields import VERIFIED
 from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
@@ -36,6 +35,8 @@ from copyrator.bundles.features.signatures.policy import (
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.plans.guard.enforcement import find_fault
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
@@ -79,9 +80,8 @@ async def signatures(
 
 def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    kind = ConditionType.VERIFIED
-    false = (body for body in bundles if read_conditions(body).get(kind, NO_CONDITION).is_false)
-    untrusted = sorted(str(name_of(body)) for body in false)
+    found = ((body, read_conditions(body).get(VERIFIED, NO_CONDITION)) for body in bundles)
+    untrusted = sorted(str(name_of(body)) for body, verified in found if verified.is_false)
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
@@ -371,7 +371,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
 def _push_fault(body: Body) -> str:
     """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
-    found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
+    found = read_conditions(body).get(ATTESTED, NO_CONDITION)
     if not found.is_false or found.reason == AttestReason.ATTESTATION_WITHDRAWN:
         return ""
     return f"{said(found.reason)}: {said(found.message, 512)}"

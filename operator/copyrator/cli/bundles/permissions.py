@@ -29,18 +29,14 @@ import yaml
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, MissingPermission
 from copyrator.api.text import count, time_since
-from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
-from copyrator.bundles.features.approval.rights import (
-    is_uninstalled,
-    missing_of,
-    required_permissions,
-)
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.jobs.rights import (
     EVENTS_NAMESPACE,
     format_permission,
     list_missing,
 )
+from copyrator.bundles.plans.fields import PlanOutcome, PlanStatus
+from copyrator.bundles.plans.rights import is_uninstalled, missing_of, required_permissions
 from copyrator.cli.bundles.roles import add_rules, grants, uninstall_permissions
 from copyrator.cli.core.faults import hint
 from copyrator.cli.view.bundle import BundleView
@@ -185,9 +181,7 @@ async def print_roles(
     """
     if kind is not None and not means(kind, "bundles"):
         raise click.UsageError("--roles is only for Bundles: --kind bundle")
-    from copyrator.bundles.features.approval.permissions import (  # noqa: PLC0415 - only for roles
-        is_namespace_missing,
-    )
+    from copyrator.bundles.plans.jobs import is_namespace_missing  # noqa: PLC0415 - only for roles
     from copyrator.cli.bundles.plan_log import with_refusals  # noqa: PLC0415 - only for roles
 
     async with target.connect() as client:

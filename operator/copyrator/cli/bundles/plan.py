@@ -28,30 +28,13 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.features.approval.fields import (
-    OperationCounts,
-    PlanOutcome,
-    PlanRequests,
-    PlanStatus,
-    PlanSummary,
-)
-from copyrator.bundles.features.approval.operations import (
-    Operation,
-    OperationType,
-    StagedOperation,
-    list_risky,
-    read_planned,
-)
-from copyrator.bundles.features.approval.plan_words import find_lacking
 from copyrator.bundles.features.approval.words import (
     awaits_decision,
-    contents,
     describe_plan,
     describe_version,
     failure,
     how_to_decide,
     lacking_reasons,
-    operation_counts,
 )
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import describe_left_out
@@ -59,6 +42,21 @@ from copyrator.bundles.features.previews.words import preview_failure
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.checks import AT_ROLLBACK, AT_UNINSTALL
 from copyrator.bundles.jobs.restrictions import restrict_spec
+from copyrator.bundles.plans.fields import (
+    OperationCounts,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+    PlanSummary,
+)
+from copyrator.bundles.plans.operations import (
+    Operation,
+    OperationType,
+    StagedOperation,
+    list_risky,
+    read_planned,
+)
+from copyrator.bundles.plans.plan_words import contents, find_lacking, operation_counts
 from copyrator.cli.bundles.plan_log import (
     DIFF_BYTES,
     ObjectDiff,

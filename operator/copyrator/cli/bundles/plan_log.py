@@ -18,13 +18,14 @@ from copyrator.api import names, structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import said
-from copyrator.bundles.features.approval.fields import (
-    MAX_RISKY,
-    PlanOutcome,
-    PlanStatus,
-    PlanSummary,
-)
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.features.drift.fields import DriftStatus
+from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
+from copyrator.bundles.jobs.outcome import is_owned
+from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused
+from copyrator.bundles.jobs.werf_error import NO_ERROR
+from copyrator.bundles.plans.fields import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
+from copyrator.bundles.plans.operations import (
     MAX_TEXT,
     NO_OBJECTS,
     BlockFault,
@@ -39,14 +40,8 @@ from copyrator.bundles.features.approval.operations import (
     effects,
     read_block,
 )
-from copyrator.bundles.features.approval.record import id_of
-from copyrator.bundles.features.approval.script import NONCE_AT
-from copyrator.bundles.features.drift.fields import DriftStatus
-from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
-from copyrator.bundles.jobs.outcome import is_owned
-from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused
-from copyrator.bundles.jobs.werf_error import NO_ERROR
+from copyrator.bundles.plans.record import id_of
+from copyrator.bundles.plans.script import NONCE_AT
 from copyrator.cli.core.objects import Body, pods_of
 from copyrator.kube import errors
 from copyrator.kube.resources import JOBS

@@ -13,10 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.text import Detail, count, printable, said, time_since
-from copyrator.bundles.features.approval.fields import PlanOutcome, PlanStatus
-from copyrator.bundles.features.approval.plan_words import find_lacking
-from copyrator.bundles.features.approval.record import is_spent
-from copyrator.bundles.features.approval.rights import missing_of
 from copyrator.bundles.features.approval.words import (
     describe_version,
     is_expired,
@@ -27,6 +23,10 @@ from copyrator.bundles.features.approval.words import (
 )
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.plans.fields import PlanOutcome, PlanStatus
+from copyrator.bundles.plans.plan_words import find_lacking
+from copyrator.bundles.plans.record import is_spent
+from copyrator.bundles.plans.rights import missing_of
 from copyrator.bundles.words import Section
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan

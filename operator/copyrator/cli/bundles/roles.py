@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from copyrator.api.bundle_status import MissingPermission
-from copyrator.bundles.features.approval.rights import is_valid
 from copyrator.bundles.jobs.rights import LOCK, VERBS, RequiredPermission, ServiceAccount
+from copyrator.bundles.plans.rights import is_valid
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 Manifest = dict[str, Any]

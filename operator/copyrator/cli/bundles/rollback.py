@@ -28,7 +28,6 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGEST
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import said, time_since
-from copyrator.bundles.features.approval.fields import PlanStatus
 from copyrator.bundles.features.rollback.fields import (
     BUNDLE_SKIPPED_DIGESTS,
     PinStatus,
@@ -37,6 +36,7 @@ from copyrator.bundles.features.rollback.fields import (
     rollback_targets,
 )
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
+from copyrator.bundles.plans.fields import PlanStatus
 from copyrator.bundles.words import MESSAGE
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about

@@ -25,7 +25,7 @@ class CertificateGauge:
     """The metric: when each rule's first certificate ends."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._gauge = metrics.certificate_expiry
+        self._gauge = metrics.certificate_expiry_timestamp_seconds
         self._ends: dict[RuleKey, float] = {}
         self._shown: set[RuleKey] = set()
 

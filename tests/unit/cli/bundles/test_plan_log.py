@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.replacing import replace
 
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.operations import Plan, effects, read_operation
-from copyrator.bundles.features.approval.record import id_of
-from copyrator.bundles.features.approval.script import plan_command
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.operations import Plan, effects, read_operation
+from copyrator.bundles.plans.record import id_of
+from copyrator.bundles.plans.script import plan_command
 from copyrator.cli.bundles.plan import PlanView, columns, document, rows_of
 from copyrator.cli.bundles.plan_log import (
     PlanLog,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.selectors import NO_GLOBS, Globs
 from copyrator.api.structs import replace
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 if TYPE_CHECKING:
     from copyrator.settings.config import Settings

@@ -13,44 +13,33 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Observed
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    Baseline,
-    PlanRequests,
-    PlanStatus,
-)
 from copyrator.bundles.features.approval.gates import (
     has_new_decision,
     record_decision,
     record_planning,
 )
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.jobs import EDITED
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanParts,
-    PlanTask,
-)
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.orders import is_made_of
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
 from copyrator.bundles.features.approval.record import (
     APPROVAL,
     DEPLOY,
-    PlanFault,
-    PlanResult,
-    PlanTarget,
     must_plan,
     record_result,
     requested_plan,
+)
+from copyrator.bundles.jobs.rights import list_missing
+from copyrator.bundles.plans.fields import ApprovalSpec, Baseline, PlanRequests, PlanStatus
+from copyrator.bundles.plans.jobs import EDITED
+from copyrator.bundles.plans.machine import PlanMachine, PlanMemory, PlanTask
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.orders import is_made_of
+from copyrator.bundles.plans.planning import Planning
+from copyrator.bundles.plans.record import (
+    PlanFault,
+    PlanResult,
+    PlanTarget,
     with_record,
     without_unstable_file,
 )
-from copyrator.bundles.jobs.rights import list_missing
-
-Judge = Callable[[PlanTask, BundleStatus, PlanResult], Awaitable[BundleStatus]]
-"""Returns the status with what a plan that was read says beside its record."""
 
 
 @dataclass(slots=True)
@@ -67,18 +56,10 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
     purpose = DEPLOY
     memory = DeployPlanMemory
 
-    def __init__(
-        self,
-        parts: PlanParts,
-        *,
-        permissions: PermissionRecorder,
-        enforcement: EnforcementReviewer,
-    ) -> None:
-        super().__init__(parts)
-        self._permissions = permissions
-        self._enforcement = enforcement
-        self.judges: list[Judge] = []
-        """Are asked about each plan that was made, in this order."""
+    def __init__(self, planning: Planning, permissions: PermissionRecorder) -> None:
+        super().__init__(planning)
+        self._permissions, self._enforcement = permissions, planning.enforcement
+        self._judges = planning.judges
 
     async def progress(self, entry: BundleEntry, spec: BundleSpec) -> Observed:
         """The status with the progress of the plan and a user's decision; the caller writes it.
@@ -194,8 +175,8 @@ class DeployPlans(PlanMachine[DeployPlanMemory]):
         status = with_record(status, DEPLOY, changed=changed, change_unknown=unknown or None)
         await self.seals.remove_values(entry, job)
         self.remembered(entry.key).values_of = None
-        for judge in self.judges:
-            status = await judge(task, status, result)
+        for judge in self._judges:
+            status = await judge(entry, spec, status, result)
         return status
 
 

@@ -1,4 +1,4 @@
-"""How a deploy that was planned has ended, and whether it stored what was approved. Pure.
+"""Whether a deploy that was planned stored what was approved. Pure.
 
 After its apply the Job's script reads what werf has stored, and prints as its last line::
 
@@ -6,79 +6,24 @@ After its apply the Job's script reads what werf has stored, and prints as its l
 
 APPROVED is the salted hash of that part of the approved render that werf stores, STORED that of
 what it has stored, or one of ``StoredWord``. Like a plan's block it is only read where its nonce is
-the Job's (``operations.py``): what a chart or its hooks print comes before it.
+the Job's (``plans/operations.py``): what a chart or its hooks print comes before it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api.bundle_status import Outcome
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.guard.listing import Blame, DeniedWrite
+from copyrator.api import structs
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.bundles.engine.gate import Findings
+from copyrator.bundles.features.approval.fields import NOT_JUDGED, AsApprovedStatus
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.script import STORED, PlanExit, StoredWord
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER
-from copyrator.bundles.jobs.werf_error import first_cause, strip_layers
-
-_OTHER_REVISION: Final = re.compile(
-    r"(?:[a-z -]{1,80}: ){0,9}"
-    r"plan artifact release revision mismatch: expected \d{1,9}, got \d{1,9}"
-)
-
-
-def planned_ending(ending: Ending) -> Ending:
-    """The outcome by what only a planned deploy ends with, of one without its checks' reason."""
-    if ending.reason is BundleReason.CLUSTER_UNREACHABLE:
-        return ending
-    if ending.is_raw and _finds_other_revision(ending.message):
-        reason = BundleReason.PLAN_CHANGED
-    elif ending.exit_code == PlanExit.NOT_GUARDED:
-        reason = BundleReason.GUARD_NOT_ACTIVE
-    elif ending.exit_code == PlanExit.DIFFERENT:
-        return different_ending(ending)
-    else:
-        return ending
-    return replace(ending, outcome=Outcome.INTERRUPTED, reason=reason)
-
-
-def _finds_other_revision(error: str) -> bool:
-    """Whether the first cause is that werf doesn't take its saved plan, as a revision was added.
-
-    Nothing was written then. A template's error has other words before its text.
-    """
-    return _OTHER_REVISION.fullmatch(strip_layers(first_cause(error))) is not None
-
-
-def different_ending(ending: Ending) -> Ending:
-    """The ending of a deploy that stored something else than what was approved."""
-    revision = f" as revision {ending.revision}" if ending.revision else ""
-    text = f"what was stored for the release{revision} isn't what was approved"
-    reason = BundleReason.DEPLOYED_DIFFERENTLY
-    return replace(ending, outcome=Outcome.FAILED, reason=reason, message=text, is_raw=False)
-
-
-def refused_ending(ending: Ending, refusal: DeniedWrite, fault: Blame) -> Ending:
-    """The ending of a guarded deploy of which the API server refused a write."""
-    text = f"the API server refused the {refusal}"
-    if fault is Blame.DIGEST:
-        outcome, reason = Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL
-        text += ", which wasn't approved; what was applied before that was approved"
-    else:
-        outcome, reason = Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED
-        if fault is Blame.CHANGED:
-            text += ": somebody has changed the object since it was planned. It is planned anew"
-        else:
-            text += (
-                ", a write of werf's own that should have been allowed: this is a fault of the "
-                "operator; report it. It is planned anew"
-            )
-    return replace(ending, outcome=outcome, reason=reason, message=text, is_raw=False)
-
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.script import STORED, StoredWord
 
 _REASONS: Final[Mapping[str, StoredReason]] = {
     StoredWord.NONE: StoredReason.RENDERS_DIFFER,
@@ -118,3 +63,33 @@ def read_stored(last_line: str, nonce: str) -> StoredReason:
     if (reason := _REASONS.get(stored)) is not None:
         return reason
     return StoredReason.AS_APPROVED if stored == approved else StoredReason.DEPLOYED_DIFFERENTLY
+
+
+def record_end(status: BundleStatus, ending: Ending, found: Findings) -> BundleStatus:
+    """The status where an attempt has ended, with what is known of what it stored. Pure.
+
+    A failed deploy changes nothing of that. The plan of a correction isn't that of what is
+    deployed: it has no record of values.
+    """
+    attempted, stored = status.attempted, found.of(StoredReason)
+    is_deployed = attempted.outcome == Outcome.SUCCEEDED and not attempted.correction
+    if stored is not None:
+        judged = AsApprovedStatus(
+            reason=stored,
+            version=attempted.version,
+            revision=ending.revision,
+            at=attempted.finished_at,
+        )
+        status = status.with_part(judged)
+    elif is_deployed:
+        status = status.with_part(NOT_JUDGED)
+    if not is_deployed:
+        return status
+    plan = status.part(PlanStatus)
+    is_of_plan = attempted.plan_job is not None and attempted.plan_job == plan.job
+    deployed = structs.replace(
+        status.deployed,
+        plan_job=attempted.plan_job,
+        plan_seal=plan.seal if is_of_plan else None,
+    )
+    return structs.replace(status, deployed=deployed)

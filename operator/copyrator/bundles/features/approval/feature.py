@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
 from copyrator.api.conditions import (
     PAUSES,
     ConditionStatus,
     ConditionType,
-    FurtherCondition,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.names import ANN_PLAN_AT
@@ -25,37 +25,21 @@ from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine.bundle import BundleEntry
-from copyrator.bundles.engine.choose import PollStates
 from copyrator.bundles.engine.deciding import Proposal
-from copyrator.bundles.engine.feature import Conclusion, Features, Observed, P, Parts
+from copyrator.bundles.engine.feature import Conclusion, Observed, P, Parts
 from copyrator.bundles.engine.gate import Candidate, Findings
-from copyrator.bundles.engine.job_client import JobClient
-from copyrator.bundles.engine.references import ReferenceReader
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
-from copyrator.bundles.features.approval.deploys import (
-    DeployHolder,
-    HoldingFeature,
-    record_end,
-)
+from copyrator.bundles.features.approval.endings import compares_stored, read_stored, record_end
 from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
+    AS_APPROVED,
     AsApprovedStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanRequests,
-    PlanStatus,
     as_approved_condition,
 )
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
-from copyrator.bundles.features.approval.guard.ends import JobEnds
-from copyrator.bundles.features.approval.guard.enforcement import EnforcementReviewer
-from copyrator.bundles.features.approval.guard.lists import GuardLists, GuardTiming
-from copyrator.bundles.features.approval.jobs import PlanJobClient
-from copyrator.bundles.features.approval.machine import PlanParts, target_of
+from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
-from copyrator.bundles.features.approval.queue import PlanQueue
+from copyrator.bundles.features.approval.reasons import StoredReason
 from copyrator.bundles.features.approval.record import (
     DEPLOY,
     awaited_plan,
@@ -67,13 +51,21 @@ from copyrator.bundles.features.approval.record import (
     requested_plan,
     withdraw_plan,
 )
-from copyrator.bundles.features.approval.secrets import InputsStore, ValuesSealer
-from copyrator.bundles.features.approval.uninstalls import ReleaseRenderer, UninstallHolder
+from copyrator.bundles.features.approval.uninstalls import UninstallHolder
 from copyrator.bundles.jobs.job import UninstallOrder
-from copyrator.bundles.jobs.outcome import Ending, JobRecord
+from copyrator.bundles.jobs.outcome import KILLED, Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.redaction import Redactor
-from copyrator.workqueue.isolated import Isolated
+from copyrator.bundles.plans.endings import different_ending, planned_ending
+from copyrator.bundles.plans.feature import HoldingFeature
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    PlanDecision,
+    PlanOutcome,
+    PlanRequests,
+    PlanStatus,
+)
+from copyrator.bundles.plans.jobs import LINE_BYTES
+from copyrator.bundles.plans.machine import target_of
 
 log = logging.getLogger(__name__)
 
@@ -88,55 +80,21 @@ class ApprovalFeature(HoldingFeature):
     gates = GATES
     purposes = (DEPLOY,)
     corrects_drift = False
-    plans: DeployPlans
-    parts: PlanParts
-    """For plans of other purposes."""
 
     def connect(self, parts: Parts) -> None:
-        """Make what plans, and what holds Jobs to plans."""
-        context, features, jobs = self.context, parts.of(Features), parts.of(JobClient)
-        references, seals = parts.of(ReferenceReader), parts.of(SealStore)
-        self.values = ValuesSealer(seals, references)
-        plan_jobs = PlanJobClient(
-            context,
-            jobs,
-            references,
-            parts.of(Redactor),
-            values=self.values,
-            features=features,
-            inputs=InputsStore(context, seals, parts.of(Isolated)),
-        )
-        self.queue = PlanQueue(context, jobs)
-        self.parts = PlanParts(context, plan_jobs, self.queue, parts.of(PollStates))
-        self._permissions = PermissionRecorder(context, seals)
-        settings = context.settings
-        enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
-        self.plans = DeployPlans(
-            self.parts,
-            permissions=self._permissions,
-            enforcement=enforcement,
-        )
-        kept = context.timing.of(GuardTiming).kept
-        client, informers = context.client, context.informers
-        ends = JobEnds(client, informers)
-        self._lists = GuardLists(client, settings, informers, ends, kept=kept)
-        held = context, jobs, self.values, self._lists, enforcement
-        self.deploys = DeployHolder(*held)
-        self._uninstalls = UninstallHolder(*held, ReleaseRenderer(plan_jobs))
-
-    def start(self) -> None:
-        """Watch the lists of guarded Jobs."""
-        self._lists.start()
+        """Make what plans the next deploys, and what holds uninstalls to plans."""
+        super().connect(parts)
+        self._permissions = PermissionRecorder(self.context, self.planning.stored)
+        self.plans = DeployPlans(self.planning, self._permissions)
+        self._uninstalls = UninstallHolder(self.planning)
 
     async def stop(self) -> None:
-        """End requests in flight, and that watch."""
-        await self._lists.close()
+        """End requests in flight."""
         await self._permissions.close()
-        await self.parts.jobs.close()
 
     def publish(self) -> None:
         """Count the plans that wait for approval, and what was deployed as approved."""
-        metrics, now = self.context.metrics, self.context.clock()
+        metrics, now = self.context.metrics.of(ApprovalMetrics), self.context.clock()
         stored: Counter[ConditionStatus] = Counter()
         waiting: list[datetime] = []
         for entry in self.context.bundles:
@@ -257,8 +215,26 @@ class ApprovalFeature(HoldingFeature):
         pods: list[dict[str, Any]],
         ending: Ending,
     ) -> Conclusion:
-        """How a deploy has ended, and whether what it stored was approved."""
-        return await self.deploys.compare(entry, spec, job, pods, ending)
+        """How a deploy has ended, and what its script found of what was stored, if it looked."""
+        ending, different = planned_ending(ending), StoredReason.DEPLOYED_DIFFERENTLY
+        if ending.reason is BundleReason.DEPLOYED_DIFFERENTLY:
+            stored: StoredReason | None = different
+        elif ending.outcome is not Outcome.SUCCEEDED:
+            stored = None
+        elif not pods and entry.status.attempted.plan_job is not None and spec.uses(ApprovalSpec):
+            stored = StoredReason.UNREADABLE
+        elif not compares_stored(pods):
+            stored = None
+        elif (ending.exit_code or 0) >= KILLED:  # a hook, which can read the nonce, may be the last
+            stored = StoredReason.UNREADABLE
+        else:
+            nonce = self.planning.seals.derive(entry, job.name, "nonce")
+            output = self.planning.all_jobs.output
+            last = await output.log(pods, tail_lines=1, limit_bytes=LINE_BYTES)
+            stored = read_stored(last, nonce)
+            ending = different_ending(ending) if stored is different else ending
+        # The log of one that was compared has no cause, but what hooks have printed.
+        return Conclusion(ending, stored, is_explained=stored is not None)
 
     def finish(
         self, entry: BundleEntry, status: BundleStatus, ending: Ending, found: Findings
@@ -276,9 +252,9 @@ class ApprovalFeature(HoldingFeature):
         """How long a plan's Job is kept."""
         return keep_plan(job.name, entry.status, self.context.clock())
 
-    async def retire(self, entry: BundleEntry) -> None:
-        """End the plans of a Bundle that is being deleted."""
-        await self._uninstalls.end_jobs(entry)
+    def spares(self, entry: BundleEntry) -> Iterable[str]:
+        """The render of what is deployed."""
+        return (self._uninstalls.renderer.job_of(entry),)
 
     # --- an uninstall -----------------------------------------------------------------------------
 
@@ -294,12 +270,10 @@ class ApprovalFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether what was deployed is what was approved."""
         found = status.find(AsApprovedStatus)
-        return {} if found is None else {ConditionType.AS_APPROVED: as_approved_condition(found)}
+        return {} if found is None else {AS_APPROVED: as_approved_condition(found)}
 
     def is_told(
         self,

@@ -37,7 +37,9 @@ from copyrator.bundles.engine.gate import (
     record_verdicts,
     uses,
 )
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.record import APPROVAL, must_plan
+from copyrator.bundles.jobs.identity import hash_of
+from copyrator.bundles.plans.fields import (
     MAX_REJECTED_CONTENTS,
     ApprovalMode,
     ApprovalSpec,
@@ -47,16 +49,9 @@ from copyrator.bundles.features.approval.fields import (
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.bundles.features.approval.operations import describe_counts
-from copyrator.bundles.features.approval.plan_words import UNKNOWN, find_lacking, find_uncertain
-from copyrator.bundles.features.approval.record import (
-    APPROVAL,
-    PlanTarget,
-    content_of,
-    is_spent,
-    must_plan,
-)
-from copyrator.bundles.jobs.identity import hash_of
+from copyrator.bundles.plans.operations import describe_counts
+from copyrator.bundles.plans.plan_words import UNKNOWN, find_lacking, find_uncertain
+from copyrator.bundles.plans.record import PlanTarget, content_of, is_spent
 
 _NAME_LENGTH: Final = 256
 """Characters of an approver's name in the status."""

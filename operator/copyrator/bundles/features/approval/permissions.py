@@ -18,27 +18,28 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context, cancel_all
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change, Step, record_part
-from copyrator.bundles.features.approval.fields import ApprovedPlan, PlanOutcome, PlanStatus
-from copyrator.bundles.features.approval.operations import Operation
-from copyrator.bundles.features.approval.record import PlanFault, awaits_approval_since
-from copyrator.bundles.features.approval.rights import (
+from copyrator.bundles.features.approval.record import awaits_approval_since
+from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
+from copyrator.bundles.plans.fields import ApprovedPlan, PlanOutcome, PlanStatus
+from copyrator.bundles.plans.jobs import is_namespace_missing
+from copyrator.bundles.plans.operations import Operation
+from copyrator.bundles.plans.record import PlanFault
+from copyrator.bundles.plans.rights import (
     KindIn,
     PermissionFindings,
     kinds_of,
     record_findings,
     required_permissions,
 )
-from copyrator.bundles.features.approval.secrets import PlanStore
-from copyrator.bundles.jobs.rights import RequiredPermission, ServiceAccount
-from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.bundles.plans.secrets import PlanStore
+from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
-from copyrator.kube.resources import NAMESPACES, Discovery, Resource
+from copyrator.kube.resources import Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
-    from copyrator.kube.client.client import KubeClient
+    pass
 
 PERMISSION_REVIEWS_AT_ONCE: Final = 4
 """Access reviews in flight, of all plans together; those of one plan are sent one by one."""
@@ -128,13 +129,13 @@ class PermissionRecorder:
 
     Args:
         context: the controller's.
-        seals: have the operations of waiting plans.
+        plans: the operations of waiting plans.
     """
 
-    def __init__(self, context: Context, seals: SealStore) -> None:
+    def __init__(self, context: Context, plans: PlanStore) -> None:
         self._context = context
         self._timing = context.timing.of(ReviewTiming)
-        self._plans = PlanStore(context, seals)
+        self._plans = plans
         self._discovery = Discovery(context.reviewer)
         self._turns = FairLimit(each=1, together=PERMISSION_REVIEWS_AT_ONCE)
         context.memories.on_drop(lambda key: self._memory(key).end())
@@ -312,18 +313,3 @@ class PermissionRecorder:
 
     def _memory(self, key: BundleKey) -> ReviewMemory:
         return self._context.memories.of(key, ReviewMemory)
-
-
-async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
-    """Whether a release's namespace doesn't exist; False where reading it is forbidden.
-
-    Raises:
-        ApiError: it can't be read now.
-    """
-    try:
-        await client.get(NAMESPACES, None, namespace)
-    except NotFound:
-        return True
-    except Forbidden:
-        log.debug("namespace %s can't be read", namespace)
-    return False

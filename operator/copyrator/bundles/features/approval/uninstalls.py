@@ -19,22 +19,22 @@ from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.poll import retry_delay
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.features.approval.deploys import JobHolder
-from copyrator.bundles.features.approval.fields import ApprovalSpec, PlanRecord
-from copyrator.bundles.features.approval.guard.listing import (
-    GUARDED_NAME_LENGTH,
-    GuardedUninstall,
-    ListTooLargeError,
-)
-from copyrator.bundles.features.approval.jobs import EDITED, PlanDelay, PlanJobClient, end_plans
-from copyrator.bundles.features.approval.operations import RenderedObjects
-from copyrator.bundles.features.approval.record import PlanFault
-from copyrator.bundles.features.approval.script import require_guard
-from copyrator.bundles.features.approval.secrets import ReleaseInventory
 from copyrator.bundles.jobs.identity import job_name
 from copyrator.bundles.jobs.job import UninstallOrder
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.fields import ApprovalSpec, PlanRecord
+from copyrator.bundles.plans.guard.listing import (
+    GUARDED_NAME_LENGTH,
+    GuardedUninstall,
+    ListTooLargeError,
+)
+from copyrator.bundles.plans.jobs import EDITED, PlanDelay, PlanJobClient
+from copyrator.bundles.plans.operations import RenderedObjects
+from copyrator.bundles.plans.planning import Planning
+from copyrator.bundles.plans.record import PlanFault
+from copyrator.bundles.plans.script import require_guard
+from copyrator.bundles.plans.secrets import ReleaseInventory
 
 _REMEDY: Final = "Correct that, or keep the objects by spec.deletionPolicy: Orphan"
 
@@ -151,26 +151,25 @@ def _failed(entry: BundleEntry, text: str) -> ReadyCondition:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class UninstallHolder(JobHolder):
+class UninstallHolder:
     """Holds the uninstalls of all Bundles to their approved plans."""
 
-    renderer: ReleaseRenderer
-
-    async def end_jobs(self, entry: BundleEntry) -> None:
-        """End a deleted Bundle's plans, but for the render of what is deployed."""
-        await end_plans(self.jobs, entry, but={self.renderer.job_of(entry)})
+    def __init__(self, planning: Planning) -> None:
+        self._context, self._jobs, self._seals = planning.context, planning.all_jobs, planning.seals
+        self._lists, self._inventories = planning.lists, planning.inventories
+        self._enforcement = planning.enforcement
+        self.renderer = ReleaseRenderer(planning.jobs)
 
     async def clean_up(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """End all its plans, and delete the Secrets that no Bundle owns."""
         if not spec.uses(ApprovalSpec):
             return
         rendered = self.renderer.job_of(entry)
-        for job in self.jobs.of(entry.key, entry.uid):
+        for job in self._jobs.of(entry.key, entry.uid):
             if job.name == rendered:
-                await self.jobs.set_ttl(job, self.context.settings.jobs_ttl)
-        await end_plans(self.jobs, entry)
-        await self.values.seals.remove_others(entry, ())
+                await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
+        await self._jobs.end_further(entry.key, entry.uid)
+        await self._seals.remove_others(entry, ())
 
     async def hold(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder
@@ -186,16 +185,16 @@ class UninstallHolder(JobHolder):
         if isinstance(guarded, str):
             if guarded:
                 text = f"The uninstall isn't held to what plans had: {guarded}"
-                self.context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
+                self._context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
             return order
-        policy = self.context.settings.guard_policy or ""
+        policy = self._context.settings.guard_policy or ""
         order = replace(order, name_length=GUARDED_NAME_LENGTH, before=require_guard(policy))
         try:
-            await self.lists.write(order.job, guarded)
+            await self._lists.write(order.job, guarded)
         except ListTooLargeError as error:
             verdict = ready_conditions.uninstall_failed(f"Uninstalling is blocked: {error}")
-            again = timedelta(seconds=self.context.timing.uninstall_recheck)
-            return Step(entry, entry.status, verdict, due=(self.context.clock() + again,))
+            again = timedelta(seconds=self._context.timing.uninstall_recheck)
+            return Step(entry, entry.status, verdict, due=(self._context.clock() + again,))
         return order
 
     async def _find_list(
@@ -210,18 +209,18 @@ class UninstallHolder(JobHolder):
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self.context.settings.guard_policy is not None and not spec.is_remote:
-            known = await self.inventories.find(entry)
+        if self._context.settings.guard_policy is not None and not spec.is_remote:
+            known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:
             return ""
-        unenforced = await self.enforcement.find_reason(spec, known.deletions)
+        unenforced = await self._enforcement.find_reason(spec, known.deletions)
         if not unenforced and not is_complete:
             found = await self.renderer.find(entry, spec)
             if isinstance(found, Step):
                 return found
             known = known.complete_with(found)
-            unenforced = await self.enforcement.find_reason(spec, known.deletions)
+            unenforced = await self._enforcement.find_reason(spec, known.deletions)
         if unenforced:
             return unenforced if needs_approval else ""
         return GuardedUninstall(

@@ -9,28 +9,29 @@ from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.fields import AS_APPROVED, AsApprovedStatus
+from copyrator.bundles.jobs.rights import format_permission
+from copyrator.bundles.plans.fields import (
     MAX_UNBOUND,
     ApprovalSpec,
-    AsApprovedStatus,
     PlanDecision,
     PlanOutcome,
     PlanStatus,
     PlanSummary,
 )
-from copyrator.bundles.features.approval.plan_words import (
-    BOUND,
+from copyrator.bundles.plans.plan_words import (
     ENFORCED,
-    EXACT,
     PLAN_WORDS,
     PlanWord,
+    certainty,
+    contents,
     describe_difference,
+    first_texts,
+    operation_counts,
 )
-from copyrator.bundles.jobs.rights import format_permission
 from copyrator.bundles.words import (
     Body,
     Deploy,
@@ -93,46 +94,9 @@ def _state_of_made(view: View, plan: PlanStatus, now: datetime) -> str:
     return f"waits for a decision{ends}"
 
 
-def operation_counts(plan: PlanSummary) -> str:
-    """``4 operations: 3 create, 1 delete; 1 risky``."""
-    if not plan.operations:
-        return "no operations"
-    risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
-    from copyrator.bundles.features.approval.operations import (  # noqa: PLC0415 - not for lists
-        describe_counts,
-    )
-
-    return f"{count(plan.operations, 'operation')}: {describe_counts(plan.counts) or '-'}{risky}"
-
-
-def _first(texts: Sequence[str], separator: str, total: int = 0) -> str:
-    """The first three texts of a list, and how many more there are."""
-    more = max(total, len(texts)) - 3
-    shown = separator.join(said(one) for one in texts[:3])
-    return f"{shown}{separator.strip(', ')} and {more} more" if more > 0 else shown
-
-
-def contents(plan: PlanSummary) -> str:
-    """Whether contents are bound, exact, hidden, in one line; empty where that wasn't judged."""
-    text = "; ".join(filter(None, (_certainty(BOUND, plan), _certainty(EXACT, plan))))
-    if text and plan.hidden:
-        text += f"; the chart hides contents of {count(plan.hidden, 'object')}"
-    return text
-
-
 def enforcement(plan: PlanSummary) -> str:
     """Whether the API server refuses what isn't approved, in one line; empty: not judged."""
-    return _certainty(ENFORCED, plan)
-
-
-def _certainty(word: PlanWord, plan: PlanSummary) -> str:
-    """A word with what it means, or why it isn't said; empty: not judged."""
-    match word.judge(plan):
-        case None:
-            return ""
-        case True:
-            return f"{word.name}: {word.meaning}"
-    return f"{word.negation}: {_first(word.reasons(plan), '; ') or word.otherwise}"
+    return certainty(ENFORCED, plan)
 
 
 def lacking_reasons(word: PlanWord, plan: PlanSummary) -> list[str]:
@@ -153,7 +117,7 @@ def changes(plan: PlanStatus) -> str:
     """What changed besides the chart, in one line; empty where nothing did."""
     if not plan.changed and plan.change_unknown:
         return said(plan.change_unknown)
-    return _first(plan.changed, "; ")
+    return first_texts(plan.changed, "; ")
 
 
 def failure(plan: PlanStatus, now: datetime) -> str:
@@ -204,7 +168,7 @@ def plan_facts(plan: PlanStatus) -> Iterator[Detail]:
 
 def permission_summary(status: BundleStatus) -> str:
     """``missing: create, patch deployments.apps in apps``; empty where nothing is known."""
-    from copyrator.bundles.features.approval.rights import (  # noqa: PLC0415 - not for lists
+    from copyrator.bundles.plans.rights import (  # noqa: PLC0415 - not for lists
         missing_of,
     )
 
@@ -226,7 +190,7 @@ def describe_waiting(view: View) -> Iterator[Detail]:
         return
     first, *others = describe_plan(view)
     if plan.risky:
-        others.append(Detail("Risky", _first(plan.risky, ", ", plan.risky_operations or 0)))
+        others.append(Detail("Risky", first_texts(plan.risky, ", ", plan.risky_operations or 0)))
     if shown := changes(plan):
         others.append(Detail("Changed", shown))
     yield Detail(first.label, first.value, [*(one.line for one in others), *how_to_decide(view)])
@@ -380,7 +344,7 @@ class ApprovalWords(Words):
         if (stored := status.part(AsApprovedStatus)).is_different:
             what = f"doesn't run what was approved of {stored.version}"
             at, key = stored.at or "", f"{stored.at} {stored.revision}"
-            message = status.condition(ConditionType.AS_APPROVED).message or ""
+            message = status.condition(AS_APPROVED).message or ""
             yield Notice(3, About.DEPLOYED_DIFFERENTLY, what, at, key, message, told.why)
 
     def unknown(self, status: BundleStatus) -> Iterator[About]:

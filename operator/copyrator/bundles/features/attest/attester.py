@@ -32,6 +32,7 @@ from copyrator.bundles.features.attest.fields import (
     key_of,
 )
 from copyrator.bundles.features.attest.keys import AttestKeyReader
+from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.attest.statements import (
     AttestFault,
@@ -175,7 +176,8 @@ class Attester:
 
     async def _push(self, entry: BundleEntry, spec: BundleSpec, record: AttestStatus) -> None:
         memory = self._context.memories.of(entry.key, AttestMemory)
-        count, fault, retry_after = self._context.metrics.attestations, None, 0.0
+        count = self._context.metrics.of(AttestMetrics).attestations
+        fault, retry_after = None, 0.0
         try:
             memory.pushed = await self._sign_and_push(entry, spec, record)
         except RegistryError as error:

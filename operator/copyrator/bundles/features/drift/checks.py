@@ -5,37 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, with_further
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.approval.fields import (
-    ApprovalSpec,
-    ApprovedPlan,
-    Baseline,
-    PlanOutcome,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.jobs import EDITED
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanTask,
-    target_of,
-)
-from copyrator.bundles.features.approval.operations import Plan, covers
-from copyrator.bundles.features.approval.orders import is_made_of
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    unbound_reasons,
-    without_unstable_file,
-)
-from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.fields import DRIFTED, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -55,6 +33,24 @@ from copyrator.bundles.features.drift.record import (
     set_baseline,
     set_unknown,
     switch_off_drift,
+)
+from copyrator.bundles.plans.fields import (
+    ApprovalSpec,
+    ApprovedPlan,
+    Baseline,
+    PlanOutcome,
+    PlanRecord,
+    PlanStatus,
+)
+from copyrator.bundles.plans.jobs import EDITED
+from copyrator.bundles.plans.machine import PlanMachine, PlanMemory, PlanTask, target_of
+from copyrator.bundles.plans.operations import Plan, covers
+from copyrator.bundles.plans.orders import is_made_of
+from copyrator.bundles.plans.record import (
+    PlanFault,
+    PlanResult,
+    unbound_reasons,
+    without_unstable_file,
 )
 from copyrator.kube.errors import Forbidden
 
@@ -125,14 +121,8 @@ class DriftChecks(PlanMachine[CheckMemory]):
         if status.part(DriftStatus) == entry.status.part(DriftStatus):
             return status
         assert isinstance(entry.spec, BundleSpec), "a check is of a valid spec"
-        conditions = with_further(
-            status.conditions,
-            ConditionType.DRIFTED,
-            drifted_condition(status, entry.spec),
-            generation=status.observed_generation or 0,
-            now=self.context.clock(),
-        )
-        return structs.replace(status, conditions=conditions)
+        changed = {DRIFTED: drifted_condition(status, entry.spec)}
+        return with_conditions(status, changed, self.context.clock())
 
     async def _begin_due(self, task: PlanTask, values_hash: str | None) -> Step:
         """Begin a check that is due."""
@@ -174,7 +164,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             now = self.context.clock()
             since, memory.missed_until = memory.missed_until or now, now
             count = check_rhythm(entry.uid, task.spec.part(DriftSpec).interval).count(since, now)
-            self.context.metrics.drift_checks_skipped.inc(count)
+            self.context.metrics.of(DriftMetrics).drift_checks_skipped.inc(count)
             return Step(entry)
         return step
 
@@ -216,13 +206,13 @@ class DriftChecks(PlanMachine[CheckMemory]):
         return status
 
     async def judge_plan(
-        self, task: PlanTask, status: BundleStatus, result: PlanResult
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, result: PlanResult
     ) -> BundleStatus:
         """The status with the verdict by a plan of what is deployed, as a user requested.
 
         As by a check; of another plan none.
         """
-        entry, spec, plan = task.entry, task.spec, status.part(PlanStatus)
+        plan = status.part(PlanStatus)
         if not spec.uses(DriftSpec) or not is_judged_by(status, plan.attempt):
             return status
         if find_hindrance(status, spec, entry.spec_hash, plan.values_hash) is not None:
@@ -232,7 +222,7 @@ class DriftChecks(PlanMachine[CheckMemory]):
             return status
         found = compare_with_baseline(result.operations, baseline.operations, spec.part(DriftSpec))
         differs = _differs(status, baseline, result.plan)
-        status = self._record_verdict(task, status, found, differs=differs)
+        status = self._record_verdict(entry, spec, status, plan, found, differs=differs)
         return self.with_condition(entry, status)
 
     async def _judge(self, task: PlanTask, result: PlanResult) -> BundleStatus:
@@ -259,7 +249,8 @@ class DriftChecks(PlanMachine[CheckMemory]):
             result = await self._store(task, result)
         status = record_check_result(status, result, now, bound=bound)
         differs = _differs(status, baseline, result.plan)
-        return self._record_verdict(task, status, found, differs=differs)
+        check = CHECK.record(status)
+        return self._record_verdict(entry, spec, status, check, found, differs=differs)
 
     async def _store(self, task: PlanTask, result: PlanResult) -> PlanResult:
         """Store the operations in a Secret; returns the result with its seal."""
@@ -283,11 +274,17 @@ class DriftChecks(PlanMachine[CheckMemory]):
         return made.render == baseline.render or covers(made.operations, baseline.operations)
 
     def _record_verdict(
-        self, task: PlanTask, status: BundleStatus, found: DriftFindings, *, differs: bool
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        plan: PlanRecord,
+        found: DriftFindings,
+        *,
+        differs: bool,
     ) -> BundleStatus:
-        record, now = task.purpose.record(status), self.context.clock()
-        is_regular = is_regular_check(status, task.spec, task.entry.uid, record.started_at)
-        job = record.job or ""
+        is_regular = is_regular_check(status, spec, entry.uid, plan.started_at)
+        job, now = plan.job or "", self.context.clock()
         return record_verdict(status, found, job, now, is_regular=is_regular, differs=differs)
 
 

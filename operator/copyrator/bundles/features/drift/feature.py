@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -19,14 +19,15 @@ from copyrator.bundles.engine.feature import Conclusion, P, Parts
 from copyrator.bundles.engine.gate import Findings, Occasion
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
-from copyrator.bundles.features.approval.deploys import HoldingFeature
-from copyrator.bundles.features.approval.endings import planned_ending
-from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import ApprovalSpec, Baseline, PlanStatus
-from copyrator.bundles.features.approval.machine import target_of
-from copyrator.bundles.features.approval.record import is_free_for
 from copyrator.bundles.features.drift.checks import DriftChecks
-from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.fields import (
+    DRIFTED,
+    DriftCheck,
+    DriftMode,
+    DriftSpec,
+    DriftStatus,
+)
+from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
     CHECK,
@@ -47,6 +48,11 @@ from copyrator.bundles.features.drift.record import (
 from copyrator.bundles.jobs.job import DeployOrder
 from copyrator.bundles.jobs.outcome import Ending, JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.endings import planned_ending
+from copyrator.bundles.plans.feature import HoldingFeature
+from copyrator.bundles.plans.fields import ApprovalSpec, Baseline, PlanStatus
+from copyrator.bundles.plans.machine import target_of
+from copyrator.bundles.plans.record import is_free_for
 from copyrator.kube.events import WARNING
 
 _DRIFTED: Final = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
@@ -63,19 +69,17 @@ class DriftFeature(HoldingFeature):
 
     def connect(self, parts: Parts) -> None:
         """Checks are plans; one of what is deployed is a check, too."""
-        approval = parts.of(ApprovalFeature)
-        self.queue = approval.queue
-        self.queue.add(CHECK)
-        self._checks = DriftChecks(approval.parts)
-        approval.plans.judges.append(self._checks.judge_plan)
-        self.deploys, self._values = approval.deploys, approval.values
+        super().connect(parts)
+        self._checks = DriftChecks(self.planning)
+        self.planning.judges.append(self._checks.judge_plan)
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
-        conditions = (one.status.condition(ConditionType.DRIFTED) for one in self.context.bundles)
+        conditions = (one.status.condition(DRIFTED) for one in self.context.bundles)
         found = Counter(one.reason for one in conditions if one.is_true)
+        gauge = self.context.metrics.of(DriftMetrics).bundles_drifted
         for reason in _DRIFTED:
-            self.context.metrics.bundles_drifted.labels(reason).set(found[reason])
+            gauge.labels(reason).set(found[reason])
 
     # --- a reconcile ------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class DriftFeature(HoldingFeature):
         order, attempted = await super().shape(entry, spec, order, job), entry.status.attempted
         if job != attempted.job or attempted.plan_job is not None or not spec.uses(DriftSpec):
             return order
-        found, sealed = await self._values.write(entry, spec, job, compares_renders=False)
+        found, sealed = await self.planning.values.write(entry, spec, job, compares_renders=False)
         if found != attempted.values_hash:
             text = "the values were edited after the deploy was recorded"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
@@ -206,20 +210,18 @@ class DriftFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether something has drifted."""
         if not isinstance(entry.spec, BundleSpec):
             return {}
-        return {ConditionType.DRIFTED: drifted_condition(status, entry.spec)}
+        return {DRIFTED: drifted_condition(status, entry.spec)}
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where objects have drifted, have drifted again, or were corrected."""
         attempted, is_running = before.status.attempted, written.status.attempted.is_running
         if attempted.correction and attempted.is_running and not is_running:
             self._record_correction(written)
-        old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+        old, new = (one.status.condition(DRIFTED) for one in (before, written))
         if new.is_true and new.reason != old.reason:
             reason = DriftReason.read(new.reason or "")
             self.context.emit(written, reason, new.message or "", WARNING)
@@ -227,7 +229,7 @@ class DriftFeature(HoldingFeature):
     def _record_correction(self, entry: BundleEntry) -> None:
         status = entry.status
         outcome = status.attempted.outcome or ""
-        self.context.metrics.drift_corrections.labels(outcome.lower()).inc()
+        self.context.metrics.of(DriftMetrics).drift_corrections.labels(outcome.lower()).inc()
         if outcome == Outcome.SUCCEEDED:
             text = f"{drifted_objects(status)} {has_or_have(status)} been corrected"
             self.context.emit(entry, BundleEvent.DRIFT_CORRECTED, text)

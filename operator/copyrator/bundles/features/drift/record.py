@@ -26,26 +26,6 @@ from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time, parse_time
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.poll import Rhythm
-from copyrator.bundles.features.approval.fields import (
-    ApprovalMode,
-    ApprovalSpec,
-    Baseline,
-    PlanOutcome,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.operations import (
-    Operation,
-    OperationType,
-    read_operation,
-)
-from copyrator.bundles.features.approval.record import (
-    NewPlan,
-    PlanPurpose,
-    PlanResult,
-    content_of,
-    id_of,
-    with_record,
-)
 from copyrator.bundles.features.drift.fields import (
     MAX_DRIFTED,
     DriftCheck,
@@ -56,6 +36,22 @@ from copyrator.bundles.features.drift.fields import (
 )
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.jobs.pod import JobKind, Kept
+from copyrator.bundles.plans.fields import (
+    ApprovalMode,
+    ApprovalSpec,
+    Baseline,
+    PlanOutcome,
+    PlanStatus,
+)
+from copyrator.bundles.plans.operations import Operation, OperationType, read_operation
+from copyrator.bundles.plans.record import (
+    NewPlan,
+    PlanPurpose,
+    PlanResult,
+    content_of,
+    id_of,
+    with_record,
+)
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """Time after a deploy in which a baseline proves that nothing has drifted; drift before a later one

@@ -33,6 +33,7 @@ from copyrator.bundles.features.freeze.fields import (
     sentence,
 )
 from copyrator.bundles.features.freeze.gates import GATE
+from copyrator.bundles.features.freeze.metrics import FreezeMetrics
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import CONFIGMAPS
@@ -118,9 +119,10 @@ class FreezeFeature(Feature):
         counted = Counter(
             ("namespace" if one.namespace else "all", REASONS[bool(one.fault)]) for one in found
         )
+        gauge = self.context.metrics.of(FreezeMetrics).freezes
         for scope in SCOPES:
             for reason in REASONS:
-                self.context.metrics.freezes.labels(scope, reason).set(counted[scope, reason])
+                gauge.labels(scope, reason).set(counted[scope, reason])
 
     def find(self, spec: BundleSpec) -> FreezeFindings | None:
         """The freezes in force for a Bundle."""

@@ -27,22 +27,6 @@ from copyrator.bundles.engine.gate import Candidate, Gates
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.registry import RegistryPoller
 from copyrator.bundles.engine.step import Step, record_part
-from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import Baseline, PlanStatus
-from copyrator.bundles.features.approval.machine import (
-    PlanMachine,
-    PlanMemory,
-    PlanParts,
-    PlanTask,
-)
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.queue import QueuedFeature
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    PlanTarget,
-    set_message,
-)
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import (
     PREVIEW,
@@ -57,6 +41,12 @@ from copyrator.bundles.features.previews.record import (
 )
 from copyrator.bundles.jobs.outcome import JobRecord
 from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.plans.feature import PlanFeature
+from copyrator.bundles.plans.fields import Baseline, PlanStatus
+from copyrator.bundles.plans.machine import PlanMachine, PlanMemory, PlanTask
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.planning import Planning
+from copyrator.bundles.plans.record import PlanFault, PlanResult, PlanTarget, set_message
 
 
 def _find_fault(resolution: Resolution) -> PlanFault | None:
@@ -86,8 +76,8 @@ class Previews(PlanMachine[PreviewMemory]):
     memory = PreviewMemory
     renders = 1
 
-    def __init__(self, parts: PlanParts, polls: RegistryPoller) -> None:
-        super().__init__(parts)
+    def __init__(self, planning: Planning, polls: RegistryPoller) -> None:
+        super().__init__(planning)
         self._polls = polls
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
@@ -221,7 +211,7 @@ class Previews(PlanMachine[PreviewMemory]):
         return set_message(status, PREVIEW, describe_left_out(task.spec))
 
 
-class PreviewFeature(QueuedFeature):
+class PreviewFeature(PlanFeature):
     """Previews of all Bundles, also of those without an approval."""
 
     spec = ()
@@ -232,10 +222,8 @@ class PreviewFeature(QueuedFeature):
 
     def connect(self, parts: Parts) -> None:
         """They are plans."""
-        approval = parts.of(ApprovalFeature)
-        self.queue = approval.queue
-        self.queue.add(PREVIEW)
-        self._previews = Previews(approval.parts, parts.of(RegistryPoller))
+        super().connect(parts)
+        self._previews = Previews(self.planning, parts.of(RegistryPoller))
 
     async def advance(self, entry: BundleEntry, spec: BundleSpec) -> Step:
         """Go on with one, or begin it."""

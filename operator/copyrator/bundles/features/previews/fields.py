@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from copyrator.bundles.features.approval.fields import PlanSummary
+from copyrator.bundles.plans.fields import PlanRequests, PlanSummary
 
 
 class PreviewPlan(PlanSummary, frozen=True):
@@ -18,4 +18,4 @@ class PreviewPlan(PlanSummary, frozen=True):
     """The tag or range that was named."""
 
 
-STATUS: Final = (PreviewPlan,)
+STATUS: Final = (PlanRequests, PreviewPlan)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_PLAN_AT, ANN_PLAN_VERSION
 from copyrator.api.text import format_time, parse_time
 from copyrator.api.version_range import VERSION_LENGTH
-from copyrator.bundles.features.approval.fields import PlanRequests
-from copyrator.bundles.features.approval.record import (
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.jobs.pod import Kept
+from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
+from copyrator.bundles.plans.fields import PlanRequests
+from copyrator.bundles.plans.record import (
     NewPlan,
     PlanFault,
     PlanPurpose,
@@ -23,9 +26,6 @@ from copyrator.bundles.features.approval.record import (
     summarize_result,
     with_record,
 )
-from copyrator.bundles.features.previews.fields import PreviewPlan
-from copyrator.bundles.jobs.pod import Kept
-from copyrator.bundles.jobs.restrictions import list_settings, restrict_spec
 
 _KEPT: Final = timedelta(days=1)
 """How long a preview, or the reason why there is none, and its Job are kept."""
@@ -35,7 +35,6 @@ class PreviewPurpose(PlanPurpose):
     """To be shown: it is a plan of a version that a user names."""
 
     parts = ("preview",)
-    kept = _KEPT
 
     def record(self, status: BundleStatus) -> PreviewPlan:
         """``status.preview``."""
@@ -45,6 +44,13 @@ class PreviewPurpose(PlanPurpose):
         """Of the version that was requested."""
         requested = new.status.part(PreviewPlan).requested_version
         return PreviewPlan(**new.fields, requested_version=requested)
+
+    def failed(
+        self, status: BundleStatus, why: PlanFault, retry: Retry, now: datetime
+    ) -> dict[str, Any]:
+        """It is shown as long as one that was made."""
+        del status, why, retry
+        return {"expires_at": format_time(now + _KEPT)}
 
 
 PREVIEW: Final = PreviewPurpose()

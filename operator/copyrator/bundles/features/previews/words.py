@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.text import Detail, said, time_since
-from copyrator.bundles.features.approval.fields import PlanOutcome
-from copyrator.bundles.features.approval.words import contents, operation_counts
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.plans.fields import PlanOutcome
+from copyrator.bundles.plans.plan_words import contents, operation_counts
 from copyrator.bundles.words import Place, View, Words
 
 

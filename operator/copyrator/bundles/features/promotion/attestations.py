@@ -19,6 +19,7 @@ from copyrator.bundles.evidence.keys import KeyReader
 from copyrator.bundles.evidence.signers import Asked
 from copyrator.bundles.features.promotion.attesters import Attesters, read_attesters
 from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.features.promotion.metrics import PromotionMetrics
 from copyrator.oci.errors import RegistryError
 from copyrator.signatures.model import CosignKeys, DeployedEvidence, FoundAttestations
 
@@ -55,7 +56,7 @@ class AttestationLookup(Lookup[Attesters, DeployedEvidence]):
 
     def __init__(self, context: Context, attached: AttachedReader) -> None:
         self._attached = attached
-        self._checks = context.metrics.evidence_checks
+        self._checks = context.metrics.of(PromotionMetrics).evidence_checks
 
     async def read(self, query: DigestQuery[Attesters], namespace: str) -> DeployedEvidence:
         """Read a digest's attestations, and verify them.

@@ -31,6 +31,7 @@ from copyrator.bundles.features.promotion.fields import (
     hold_text,
 )
 from copyrator.bundles.features.promotion.gates import GATES, LINK, Sources, allows, find_sources
+from copyrator.bundles.features.promotion.metrics import PromotionMetrics
 from copyrator.bundles.features.promotion.reasons import PromotionEvent
 from copyrator.bundles.features.promotion.soak import Surroundings, update_records
 from copyrator.signatures.model import DeployedEvidence
@@ -77,7 +78,7 @@ class PromotionFeature(Feature):
                 continue
             if (judge_at := next_verdict_change(status.gates)) is not None:
                 remaining = max(remaining, (judge_at - now).total_seconds())
-        self.context.metrics.soak_remaining_seconds.set(remaining)
+        self.context.metrics.of(PromotionMetrics).soak_remaining_seconds.set(remaining)
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None

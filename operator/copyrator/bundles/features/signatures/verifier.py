@@ -17,6 +17,7 @@ from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.lookup import HOLDS, DigestQuery, Lookup
 from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.evidence.signers import Asked
+from copyrator.bundles.features.signatures.metrics import SignatureMetrics
 from copyrator.signatures.model import Found, Judgement, SignatureRequirement
 
 SIGNATURE_REFUSALS: Final = 500
@@ -31,7 +32,7 @@ class SignatureVerifier(Lookup[Asked, Judgement]):
         self._attached = attached
         self._monotonic = context.monotonic
         self._clock = context.clock
-        self._checks = context.metrics.signature_checks
+        self._checks = context.metrics.of(SignatureMetrics).signature_checks
         self._refusals: dict[tuple[str, str], tuple[float, Judgement]] = {}
         """Verdicts that aren't trusted, with their times, by the requirements and by all that was
         found; the least recently used first."""

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import NONCE, Pod, graph, node
 
-from copyrator.bundles.features.approval.operations import Plan, read_block
-from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.plans.operations import Plan, read_block
+from copyrator.bundles.plans.script import PlanExit
 
 few = settings(
     max_examples=settings().max_examples // 10,

@@ -30,9 +30,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.packed_charts import chart
 
-from copyrator.bundles.features.approval.guard.enforcement import API_SERVICES
+from copyrator.bundles.plans.guard.enforcement import API_SERVICES
 
-pytestmark = pytest.mark.usefixtures("registry")
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("charts")]
 
 ASKED = (GUARD_POLICY, GUARD_BINDING, API_SERVICES)
 

@@ -28,11 +28,10 @@ from tests.component.kube.fake_api import error
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.engine.attempt import AttemptMemory
-from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.guard.lists import GuardTiming
-from copyrator.bundles.features.approval.operations import BEGIN
-from copyrator.bundles.features.approval.script import PlanExit
-from copyrator.bundles.features.approval.secrets import StoredPlans
+from copyrator.bundles.plans.guard.lists import GuardTiming
+from copyrator.bundles.plans.operations import BEGIN
+from copyrator.bundles.plans.script import PlanExit
+from copyrator.bundles.plans.secrets import StoredPlans
 
 POLICY = GUARD
 PAGE = f"{GUARD}.1"
@@ -206,8 +205,7 @@ async def test_it_stays_while_a_pod_has_not_ended(
     pod = put_pod(cluster, job, phase, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"])
     name = job["metadata"]["name"]
     # The watch of Jobs may be faster, and the time that a list is kept is short here.
-    (feature,) = (one for one in operator.controller._features if isinstance(one, ApprovalFeature))
-    seen = feature._lists._jobs._open_pods
+    seen = operator.controller._plans.lists._jobs._open_pods
     await eventually(lambda: ObjectName(TEAM, name) in seen, "the pod is seen")
 
     werf.finish(job)

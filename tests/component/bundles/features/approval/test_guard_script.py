@@ -7,11 +7,11 @@ import subprocess
 import pytest
 from tests.plan_jobs import DENIED, GUARD, OBJECTS, Ended, Pod, graph, node
 
-from copyrator.bundles.features.approval.operations import Plan, read_operation
-from copyrator.bundles.features.approval.script import PlanExit, require_guard
 from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
 from copyrator.bundles.jobs.script import uninstall_command
 from copyrator.bundles.jobs.werf_error import describe_error, find_error
+from copyrator.bundles.plans.operations import Plan, read_operation
+from copyrator.bundles.plans.script import PlanExit, require_guard
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 MISSING = 'Error from server (NotFound): namespaces "app" not found'

@@ -36,9 +36,9 @@ from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.engine.context import BundleTiming
-from copyrator.bundles.features.approval.operations import PLAN_OPERATIONS
 from copyrator.bundles.features.approval.permissions import ReviewTiming
 from copyrator.bundles.jobs.checks import PERMISSION_KINDS
+from copyrator.bundles.plans.operations import PLAN_OPERATIONS
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -19,7 +19,12 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.jobs.checks import checked_deploy_command
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile
+from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.operations import (
     PLAN_OPERATIONS,
     Operation,
     OperationType,
@@ -27,12 +32,7 @@ from copyrator.bundles.features.approval.operations import (
     RenderedObjects,
     read_operation,
 )
-from copyrator.bundles.features.approval.script import PlanExit, deploy_command
-from copyrator.bundles.jobs.checks import checked_deploy_command
-from copyrator.bundles.jobs.job import AUTO_ROLLBACK
-from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.jobs.script import APPLY_COMMAND, SealedFile
-from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.script import PlanExit, deploy_command
 
 few = settings(
     max_examples=settings().max_examples // 10,

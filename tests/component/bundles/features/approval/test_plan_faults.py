@@ -27,9 +27,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
-from copyrator.bundles.features.approval.operations import BEGIN, END, PLAN_OPERATIONS
-from copyrator.bundles.features.approval.queue import PlanTiming
-from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.plans.operations import BEGIN, END, PLAN_OPERATIONS
+from copyrator.bundles.plans.queue import PlanTiming
+from copyrator.bundles.plans.script import PlanExit
 
 Says = Callable[[str], tuple[int, str]]
 
@@ -130,6 +130,7 @@ async def test_a_job_without_a_plan_is_a_failed_plan(
     assert cluster.message().count("planning failed once") == 1
 
 
+@pytest.mark.needs("charts")
 @pytest.mark.parametrize(
     ("said", "message"),
     [("set replicas", "set replicas"), ("set replicas: 7", "<see the pod's log>")],

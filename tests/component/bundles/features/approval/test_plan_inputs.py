@@ -23,7 +23,7 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.features.approval.inputs import key_hashes_of
+from copyrator.bundles.plans.inputs import key_hashes_of
 from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 pytestmark = pytest.mark.usefixtures("registry", "werf")

@@ -23,8 +23,13 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.features.approval.jobs import find_plan_error
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.jobs.restrictions import passes
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
+from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.jobs import find_plan_error
+from copyrator.bundles.plans.operations import (
     BEGIN,
     END,
     PLAN_BYTES,
@@ -35,12 +40,7 @@ from copyrator.bundles.features.approval.operations import (
     block_lines,
     read_block,
 )
-from copyrator.bundles.features.approval.script import PlanExit, plan_command
-from copyrator.bundles.jobs.checks import Inexact
-from copyrator.bundles.jobs.restrictions import passes
-from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
-from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.script import PlanExit, plan_command
 
 FACTS = Path(__file__).parents[5] / "docs" / "facts"
 

@@ -19,13 +19,13 @@ from tests.plan_jobs import (
     node,
 )
 
-from copyrator.bundles.features.approval.operations import Plan, read_block
-from copyrator.bundles.features.approval.script import PlanExit
 from copyrator.bundles.jobs import checks
 from copyrator.bundles.jobs.checks import Inexact
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
+from copyrator.bundles.plans.operations import Plan, read_block
+from copyrator.bundles.plans.script import PlanExit
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 GRAPH = graph(map(node, SHOP), 2)

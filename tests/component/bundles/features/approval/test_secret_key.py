@@ -21,10 +21,10 @@ from tests.component.bundles.waiting import eventually
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.engine.bundle import read_entry
-from copyrator.bundles.features.approval.orders import plan_order
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.jobs.job import build_deploy_job
+from copyrator.bundles.plans.orders import plan_order
 
 pytestmark = pytest.mark.usefixtures("registry")
 

@@ -13,15 +13,10 @@ import pytest
 from tests.plan_jobs import NONCE, Ended, Pod, graph, node
 
 from copyrator.bundles.features.approval.endings import STORED, read_stored
-from copyrator.bundles.features.approval.operations import (
-    Plan,
-    RenderedObjects,
-    read_block,
-    read_operation,
-)
 from copyrator.bundles.features.approval.reasons import StoredReason
-from copyrator.bundles.features.approval.script import PlanExit, StoredComparison
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.plans.operations import Plan, RenderedObjects, read_block, read_operation
+from copyrator.bundles.plans.script import PlanExit, StoredComparison
 
 SHOP = ("create ::Service:shop", "update :apps:Deployment:shop")
 DEPLOYED = '{"version": 3, "revision": 2, "status": "deployed"}'

@@ -16,8 +16,8 @@ from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
 
-from copyrator.bundles.features.approval.guard.lists import GuardTiming
-from copyrator.bundles.features.approval.script import PlanExit
+from copyrator.bundles.plans.guard.lists import GuardTiming
+from copyrator.bundles.plans.script import PlanExit
 
 RETRY = 0.5
 VALUES = [{"kind": "ConfigMap", "name": "values"}]

@@ -28,6 +28,7 @@ from tests.component.bundles.waiting import eventually
 from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering
 
+from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.oci import statements
 from copyrator.workqueue.isolated import Isolated
 
@@ -97,7 +98,7 @@ async def test_what_is_deployed_is_attested_and_promoted_elsewhere(
     assert (statement.environment, statement.withdrawn) == ("staging", False)
     assert registry.pushes == [found["manifest"]]
     assert condition(cluster, "Attested", "staging") == ("True", "Attested")
-    assert operator.metrics.attestations.labels("Attested")._value.get() == 1
+    assert operator.metrics.of(AttestMetrics).attestations.labels("Attested")._value.get() == 1
     await idle(operator)
     reconciled = len(operator.reconciled)
     writes = len(cluster.statuses["staging"])
@@ -216,7 +217,9 @@ async def test_a_registry_that_refuses_holds_no_deploy_up(
     registry.put("app", "1.1.0", "two")
     await deployed(cluster, "staging", "1.1.0")
     await idle(operator)
-    failed = operator.metrics.attestations.labels("RegistryUnreachable")._value.get()
+    failed = (
+        operator.metrics.of(AttestMetrics).attestations.labels("RegistryUnreachable")._value.get()
+    )
     assert failed >= 1
 
     registry.fault = None
@@ -236,7 +239,7 @@ async def test_a_failing_push_is_tried_again_after_growing_pauses(
     registry.fault, registry.fault_at = answering(503), "/blobs/uploads/"
     bundle("staging", attest=ATTEST)
     operator = await run(timer_interval=0.5)
-    counter = operator.metrics.attestations.labels("RegistryUnreachable")._value
+    counter = operator.metrics.of(AttestMetrics).attestations.labels("RegistryUnreachable")._value
     await eventually(lambda: counter.get() == 1)
     for count, seconds in enumerate((15, 30, 60), start=1):
         reconciled = len(operator.reconciled)

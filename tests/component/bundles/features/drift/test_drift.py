@@ -62,6 +62,7 @@ async def test_the_plan_right_after_a_deploy_is_the_baseline(
     assert secrets(cluster) == operations(status["baseline"])
 
 
+@pytest.mark.needs("approval")
 async def test_what_a_chart_does_each_time_is_no_drift_and_what_others_change_is(
     cluster: BundleCluster,
     run: Run,
@@ -146,6 +147,7 @@ async def test_the_job_that_found_drift_is_kept_until_the_next_check(
     await eventually(lambda: secrets(cluster) == operations(cluster.status()["baseline"]))
 
 
+@pytest.mark.needs("approval", "charts")
 async def test_on_risk_needs_the_baseline_alone(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -174,6 +176,7 @@ BACK: dict[str, Callable[[BundleCluster], Any]] = {
 }
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("what", UNKNOWN)
 async def test_nothing_is_known_while_nothing_may_be_compared(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, what: str
@@ -228,6 +231,7 @@ async def test_a_plan_that_fails_tells_nothing_and_waits_for_its_next_time(
     assert secrets(cluster) == set()
 
 
+@pytest.mark.needs("approval")
 async def test_blind_applies_tell_nothing(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -378,6 +382,7 @@ async def test_checks_for_drift_and_their_deploys_get_no_setting_that_acts(
     assert_restricted(cluster, "drift", "deploy")
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.usefixtures("registry")
 async def test_gitops_tools_say_that_it_drifted(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf

@@ -64,6 +64,7 @@ async def drift(release: Release, *changed: str, value: str = "now") -> None:
     await release.look(value)
 
 
+@pytest.mark.needs("approval")
 async def test_drift_is_corrected_and_looked_for_at_once(
     cluster: BundleCluster,
     run: Run,
@@ -91,6 +92,7 @@ async def test_drift_is_corrected_and_looked_for_at_once(
     assert cluster.reason() == "Deployed"
 
 
+@pytest.mark.needs("approval")
 async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -110,6 +112,7 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     assert history(cluster)[0] == ("Succeeded", False)
 
 
+@pytest.mark.needs("approval")
 async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -128,6 +131,7 @@ async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
     await eventually(lambda: history(cluster)[0] == ("Succeeded", False))
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.promise
 async def test_the_plan_of_a_newer_version_is_no_check_for_drift(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
@@ -169,6 +173,7 @@ async def check_now(cluster: BundleCluster, release: Release) -> None:
     await eventually(lambda: release.checks > checks, "it is checked")
 
 
+@pytest.mark.needs("approval")
 async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
     cluster: BundleCluster,
     run: Run,
@@ -198,6 +203,7 @@ async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
     assert (await release.in_sync())["corrections"] == 1
 
 
+@pytest.mark.needs("approval")
 async def test_a_correction_that_would_do_more_is_checked_again_first(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
 ) -> None:
@@ -257,7 +263,7 @@ NEWER: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("what", NEWER)
-@pytest.mark.needs("windows", "age")
+@pytest.mark.needs("approval", "windows", "age")
 async def test_a_correction_waits_for_a_window(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -320,6 +326,7 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
     assert history(cluster)[0] == ("Succeeded", True)
 
 
+@pytest.mark.needs("approval")
 async def test_other_drift_is_corrected_too(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -352,6 +359,7 @@ async def test_a_version_whose_dependencies_arent_vendored_isnt_deployed_again(
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("approval")
 async def test_what_drifted_and_what_was_corrected_is_counted(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
 ) -> None:

@@ -28,6 +28,8 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf, hash_of
 from tests.component.bundles.waiting import eventually
 
+pytestmark = pytest.mark.needs("approval")
+
 RETRIED = {"limit": 3, "backoff": "1s"}
 
 

@@ -28,8 +28,8 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.features.approval.queue import PlanTiming
 from copyrator.bundles.features.drift.checks import DriftTiming
+from copyrator.bundles.plans.queue import PlanTiming
 
 NAMES = [f"shop{number:02}" for number in range(6)]
 FLEET = 300 if LONG else 20
@@ -101,6 +101,7 @@ async def test_checks_that_wait_for_a_clouds_login_take_no_place(
     assert cluster.most_running("drift") == 1
 
 
+@pytest.mark.needs("approval")
 async def test_plans_that_wait_go_first(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -209,6 +210,7 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     assert len(reads) <= 12 * (due + 1), "the Job of a check that has begun may not be there yet"
 
 
+@pytest.mark.needs("approval")
 async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:

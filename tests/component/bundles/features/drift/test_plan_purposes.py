@@ -35,8 +35,12 @@ from tests.component.oci.fake_registry import FakeRegistry
 pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.needs("previews")]
 
 DEPLOY, CHECK, PREVIEW = ("deploy", "check", "preview")
-PREVIEWED = pytest.mark.needs("previews")
-PURPOSES = (DEPLOY, CHECK, pytest.param(PREVIEW, marks=PREVIEWED))
+PLANNED, PREVIEWED = pytest.mark.needs("approval"), pytest.mark.needs("previews")
+PURPOSES = (
+    pytest.param(DEPLOY, marks=PLANNED),
+    CHECK,
+    pytest.param(PREVIEW, marks=PREVIEWED),
+)
 PAUSED = {"disable-autoupdate": "true"}
 SOON = {"limit": 1, "backoff": "1s"}
 
@@ -180,7 +184,8 @@ async def test_a_job_that_vanishes_while_no_operator_runs_is_made_again_under_it
 
 
 EDITS = [
-    *((DEPLOY, "values"), (CHECK, "values"), (DEPLOY, "spec"), (CHECK, "spec")),
+    *(pytest.param(DEPLOY, one, marks=PLANNED) for one in ("values", "spec")),
+    *((CHECK, "values"), (CHECK, "spec")),
     pytest.param(PREVIEW, "values", marks=PREVIEWED),
 ]
 """A preview is of the spec as it is."""
@@ -335,6 +340,7 @@ async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
 # --- a plan without operations: werf only stores the release (werf 2 ends with 2, werf 3 with 3)
 
 
+@pytest.mark.needs("approval", "charts")
 @pytest.mark.parametrize(
     ("mode", "reason"), [("OnRisk", "Deployed"), ("Always", "AwaitingApproval")]
 )

@@ -30,6 +30,8 @@ from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
+pytestmark = pytest.mark.needs("approval")
+
 PROMPT = {"limit": 2, "backoff": "1s"}
 DIFFERS = ("True", "RenderedDifferently")
 

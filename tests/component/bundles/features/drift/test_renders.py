@@ -69,7 +69,7 @@ def scripts(werf: Werf, tmp_path: Path) -> Scripts:
     return Scripts(werf, tmp_path)
 
 
-@pytest.mark.needs("previews")
+@pytest.mark.needs("approval", "previews")
 async def test_a_plan_renders_twice_its_deploy_once_and_a_preview_once(
     cluster: BundleCluster, run: Run, bundle: Make, scripts: Scripts
 ) -> None:

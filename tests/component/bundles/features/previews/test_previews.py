@@ -69,7 +69,10 @@ VERSIONS = {"1.1.0": "1.1.0", "1.*": "1.1.0", "<1": "0.9.0", "2.x": "2.0.0"}
 
 @pytest.mark.parametrize(
     ("spec", "version"),
-    list(product(SPECS, VERSIONS)) if LONG else list(zip(cycle(SPECS), VERSIONS, strict=False)),
+    [
+        pytest.param(*one, marks=[pytest.mark.needs("approval")] if SPECS[one[0]] else [])
+        for one in (product(SPECS, VERSIONS) if LONG else zip(cycle(SPECS), VERSIONS, strict=False))
+    ],
 )
 async def test_any_version_can_be_planned_and_nothing_follows_from_it(
     cluster: BundleCluster,
@@ -110,6 +113,7 @@ async def test_any_version_can_be_planned_and_nothing_follows_from_it(
     assert secrets(cluster) == operations(plan(cluster))
 
 
+@pytest.mark.needs("approval")
 async def test_a_preview_can_not_be_approved(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -223,6 +227,7 @@ async def test_another_request_replaces_a_preview_that_is_being_made(
     assert secrets(cluster) == set()
 
 
+@pytest.mark.needs("approval")
 async def test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -246,6 +251,7 @@ async def test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan(
     assert given_up == []
 
 
+@pytest.mark.needs("approval")
 async def test_a_plan_that_is_begun_meanwhile_does_not_end_a_preview(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -267,6 +273,7 @@ async def test_a_plan_that_is_begun_meanwhile_does_not_end_a_preview(
     await eventually(lambda: preview(cluster)["outcome"] == "Planned")
 
 
+@pytest.mark.needs("approval")
 async def test_a_preview_waits_its_turn(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

@@ -38,6 +38,7 @@ from copyrator.bundles.features.promotion.fields import (
     PromotionSpec,
 )
 from copyrator.bundles.features.promotion.gates import GATE
+from copyrator.bundles.features.promotion.metrics import PromotionMetrics
 from copyrator.signatures.model import DEPLOYED_PREDICATE
 
 CANARY = {
@@ -96,7 +97,9 @@ async def test_evidence_is_read_with_the_poll_and_once_more_before_the_deploy(
     assert registry.evidence_requests() == 2
     assert registry.count("GET", "/blobs/") == 2, "the chart, and the attestation once"
     assert len(cluster.jobs()) == 1
-    assert operator.metrics.evidence_checks.labels("Verified")._value.get() == 2
+    assert (
+        operator.metrics.of(PromotionMetrics).evidence_checks.labels("Verified")._value.get() == 2
+    )
 
 
 async def test_without_attestations_not_one_request_more_is_sent(

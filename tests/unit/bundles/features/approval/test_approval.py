@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET, spec, with_plan
+from tests.unit.bundles.plans.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
@@ -23,15 +23,10 @@ from copyrator.bundles.engine.gate import (
     Waiting,
 )
 from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval.fields import (
-    ApprovalMode,
-    ApprovalSpec,
-    OperationCounts,
-    PlanStatus,
-)
 from copyrator.bundles.features.approval.gates import GATE, passes, summary
-from copyrator.bundles.features.approval.plan_words import UNKNOWN
-from copyrator.bundles.features.approval.record import PlanTarget
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, OperationCounts, PlanStatus
+from copyrator.bundles.plans.plan_words import UNKNOWN
+from copyrator.bundles.plans.record import PlanTarget
 
 
 def judged(

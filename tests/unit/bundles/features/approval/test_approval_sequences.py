@@ -27,10 +27,14 @@ from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.gate import NOTHING_FOUND, Gates
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
-from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval import record as deploy_record
 from copyrator.bundles.features.approval.deploy_plans import find_required
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.record import DEPLOY, requested_plan
+from copyrator.bundles.fields import BundleDefaults, parse_status
+from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import (
     ApprovalMode,
     ApprovalSpec,
     Baseline,
@@ -38,7 +42,7 @@ from copyrator.bundles.features.approval.fields import (
     PlanRequests,
     PlanStatus,
 )
-from copyrator.bundles.features.approval.operations import (
+from copyrator.bundles.plans.operations import (
     Operation,
     Plan,
     covers,
@@ -46,15 +50,7 @@ from copyrator.bundles.features.approval.operations import (
     read_operation,
     risky,
 )
-from copyrator.bundles.features.approval.record import (
-    DEPLOY,
-    PlanFault,
-    PlanResult,
-    PlanTarget,
-    requested_plan,
-)
-from copyrator.bundles.fields import BundleDefaults, parse_status
-from copyrator.bundles.jobs.outcome import Ending
+from copyrator.bundles.plans.record import PlanFault, PlanResult, PlanTarget
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context
@@ -207,7 +203,7 @@ class Simulation:
             baseline=self.stored.get(status.part(Baseline).job or ""),
         )
         self.stored[job] = plan
-        self.status = plan_record.record_result(status, made, self.read(), self.now)
+        self.status = deploy_record.record_result(status, made, self.read(), self.now)
         found = self.status.part(PlanStatus)
         assert found.id is not None
         whole = frozenset(effects(plan, made.missing_namespace))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.long import LONG
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import (
+from tests.unit.bundles.plans.plan_samples import (
     CREATE,
     DELETE,
     NOW,
@@ -29,15 +29,11 @@ from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED
 from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
-    ApprovalMode,
-    ApprovalSpec,
-    PlanOutcome,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.operations import Plan
+from copyrator.bundles.features.approval import record as deploy_record
 from copyrator.bundles.features.approval.record import DEPLOY
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, PlanOutcome, PlanStatus
+from copyrator.bundles.plans.operations import Plan
 
 DECISIONS = (ANN_APPROVED_PLAN, ANN_APPROVED_BY, ANN_REJECTED_PLAN)
 APPROVERS = ("ann", "ben")
@@ -146,7 +142,7 @@ class World:
             kept = dict(self.stored).get(status.part(PlanStatus).approved.job)
             for operations in ((CREATE, DELETE), (CREATE,)):
                 found = made(*operations, approved=kept, baseline=Plan(3, (DELETE,)))
-                after = plan_record.record_result(status, found, spec(self.mode), NOW)
+                after = deploy_record.record_result(status, found, spec(self.mode), NOW)
                 plan = replace(after.part(PlanStatus), bound=True, enforced=True)
                 after = after.with_part(plan)
                 # A rejection while it was made isn't of this one, where it came out as another.
@@ -164,12 +160,12 @@ class World:
                 )
             return
         status = plan_decision.record_decision(status, annotations, NOW)
-        status = plan_record.drop_plan(status, target)
+        status = deploy_record.drop_plan(status, target)
         attempted = status.attempted
         if attempted.outcome == Outcome.RUNNING:
             failed = replace(status, attempted=replace(attempted, outcome=Outcome.FAILED))
             yield "the deploy fails", replace(self, status=failed)
-        if not plan_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
+        if not deploy_record.is_current(status, target) and attempted.outcome != Outcome.RUNNING:
             number = (status.part(PlanStatus).number or 0) + 1
             begun = plan_record.record_plan(status, DEPLOY, target, f"plan-{number}", NOW)
             yield "begins a plan", replace(self, status=begun)

@@ -5,8 +5,6 @@ from tests.job_records import job, pod
 
 from copyrator.api.bundle_status import Outcome
 from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.features.approval.endings import planned_ending
-from copyrator.bundles.features.approval.script import PlanExit, deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.outcome import (
     Ending,
@@ -15,6 +13,8 @@ from copyrator.bundles.jobs.outcome import (
 )
 from copyrator.bundles.jobs.revisions import asks_for_rollback
 from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.endings import planned_ending
+from copyrator.bundles.plans.script import PlanExit, deploy_command
 
 BROKEN = BundleReason.DEPLOY_FAILED
 

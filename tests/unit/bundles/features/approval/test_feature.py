@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import with_plan
+from tests.unit.bundles.plans.plan_samples import with_plan
 
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.conditions import ConditionType

@@ -7,8 +7,8 @@ from tests.builders.bundles import bundle, parsed
 
 from copyrator.api.selectors import Globs
 from copyrator.bundles.features.approval.defaults import ApprovalPolicy
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, TARGET, with_plan
+from tests.unit.bundles.plans.plan_samples import LATER, NOW, TARGET, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import gates as plan_decision
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval.record import DEPLOY
+from copyrator.bundles.jobs.identity import hash_of
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import (
     ApprovalMode,
     ApprovalSpec,
     ApprovedPlan,
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.bundles.features.approval.record import DEPLOY
-from copyrator.bundles.jobs.identity import hash_of
 
 
 def named(**annotations: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import (
+from tests.unit.bundles.plans.plan_samples import (
     DEPLOYED,
     LATER,
     MADE_OF,
@@ -28,9 +28,9 @@ from copyrator.bundles.engine.gate import (
     record_verdicts,
 )
 from copyrator.bundles.features.approval import gates as approval
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, PlanStatus
+from copyrator.bundles.features.approval import record as deploy_record
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.plans.fields import ApprovalMode, PlanStatus
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
 
@@ -53,7 +53,7 @@ THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
     ],
 )
 def test_a_plan_is_made_once_for_what_it_is_made_of(status: BundleStatus, wanted: bool) -> None:
-    assert plan_record.must_plan(status, TARGET, NOW) is wanted
+    assert deploy_record.must_plan(status, TARGET, NOW) is wanted
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_newer_version_waits_for_the_decision_about_the_plan(
 ) -> None:
     candidate = Candidate(found, "sha256:b" if found == "1.1" else "sha256:c")
     target = replace(TARGET, version=found, digest=candidate.digest)
-    kept = plan_record.kept_candidate(status, spec(), candidate, target, NOW)
+    kept = deploy_record.kept_candidate(status, spec(), candidate, target, NOW)
     assert (kept and kept.version) == version
 
 
@@ -88,7 +88,7 @@ def test_a_digest_that_is_to_be_skipped_waits_for_no_decision() -> None:
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
     for digest, waits in (("sha256:b", False), ("sha256:c", True)):
         skips = spec(ApprovalMode.ALWAYS, RollbackSpec((digest,)))
-        kept = plan_record.kept_candidate(with_plan(), skips, candidate, target, NOW)
+        kept = deploy_record.kept_candidate(with_plan(), skips, candidate, target, NOW)
         assert (kept is not None) is waits
 
 
@@ -97,7 +97,7 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
     status = with_plan(version="latest")
     candidate = Candidate(tag, "sha256:c")
     target = replace(TARGET, version=tag, digest="sha256:c")
-    kept = plan_record.kept_candidate(status, spec(version=tag), candidate, target, NOW)
+    kept = deploy_record.kept_candidate(status, spec(version=tag), candidate, target, NOW)
     assert (kept is not None) is (tag == "latest")
 
 
@@ -117,9 +117,11 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
     ],
 )
 def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: bool) -> None:
-    assert plan_record.awaited_plan(status) == (status.part(PlanStatus) if waits else PlanStatus())
+    assert deploy_record.awaited_plan(status) == (
+        status.part(PlanStatus) if waits else PlanStatus()
+    )
     candidate, target = Candidate("1.2", "sha256:c"), replace(TARGET, digest="sha256:c")
-    kept = plan_record.kept_candidate(status, spec(), candidate, target, NOW)
+    kept = deploy_record.kept_candidate(status, spec(), candidate, target, NOW)
     assert (kept is not None) is waits
 
 
@@ -142,7 +144,7 @@ def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: 
 def test_a_plan_ends_with_its_approval_when_its_version_is_skipped_or_left(
     status: BundleStatus, skipped: tuple[str, ...], ends: bool
 ) -> None:
-    found = plan_record.withdraw_plan(status, skipped)
+    found = deploy_record.withdraw_plan(status, skipped)
     if not ends:
         assert found is status
         return
@@ -150,7 +152,7 @@ def test_a_plan_ends_with_its_approval_when_its_version_is_skipped_or_left(
     assert found.part(PlanStatus).number == 1
     assert found.part(PlanStatus).rejections == 1, "the next plan has another ID"
     again = status.with_part(replace(status.part(PlanStatus), rejections=4))
-    assert plan_record.withdraw_plan(again, skipped).part(PlanStatus).rejections == 5
+    assert deploy_record.withdraw_plan(again, skipped).part(PlanStatus).rejections == 5
 
 
 def test_a_failed_plan_is_made_again_when_the_verdict_of_the_gate_changes() -> None:
@@ -159,5 +161,5 @@ def test_a_failed_plan_is_made_again_when_the_verdict_of_the_gate_changes() -> N
     candidate = Candidate(TARGET.version, TARGET.digest)
     judged = judge([approval.GATE], spec(), candidate, facts, NOW)
     assert next_verdict_change(record_verdicts(judged)) == LATER
-    assert not plan_record.must_plan(failed, TARGET, LATER - timedelta(seconds=1))
-    assert plan_record.must_plan(failed, TARGET, LATER)
+    assert not deploy_record.must_plan(failed, TARGET, LATER - timedelta(seconds=1))
+    assert deploy_record.must_plan(failed, TARGET, LATER)

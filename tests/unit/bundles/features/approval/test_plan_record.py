@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import (
+from tests.unit.bundles.plans.plan_samples import (
     CREATE,
     DELETE,
     MADE_OF,
@@ -35,8 +35,16 @@ from copyrator.api.schema import Packed
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import read_entry
 from copyrator.bundles.engine.step import AT_ONCE, record_part
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
+from copyrator.bundles.features.approval import record as deploy_record
+from copyrator.bundles.features.approval.gates import record_decision
+from copyrator.bundles.features.approval.record import DEPLOY
+from copyrator.bundles.features.drift.record import CHECK
+from copyrator.bundles.features.previews.record import PREVIEW
+from copyrator.bundles.features.rollback.fields import PinStatus
+from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import (
     MAX_RISKY,
     MAX_UNBOUND,
     ApprovalMode,
@@ -45,14 +53,8 @@ from copyrator.bundles.features.approval.fields import (
     PlanStatus,
     RejectedPlan,
 )
-from copyrator.bundles.features.approval.gates import record_decision
-from copyrator.bundles.features.approval.operations import Operation, OperationType, Plan
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanTarget
-from copyrator.bundles.features.drift.record import CHECK
-from copyrator.bundles.features.previews.record import PREVIEW
-from copyrator.bundles.features.rollback.fields import PinStatus
-from copyrator.bundles.fields import BundleDefaults
-from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans.operations import Operation, OperationType, Plan
+from copyrator.bundles.plans.record import PlanFault, PlanTarget
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
@@ -110,7 +112,7 @@ def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
         (free, "sha256:other", True),
     ):
         now = planned.with_part(PinStatus(digest=pinned))
-        awaited = plan_record.awaited_plan(now)
+        awaited = deploy_record.awaited_plan(now)
         assert awaited == (PlanStatus() if is_outdated else planned.part(PlanStatus))
 
 
@@ -151,7 +153,7 @@ def test_a_correction_of_drift_takes_no_other_deploys_plan_away(
 def test_a_plan_is_waited_for_since_it_was_made() -> None:
     def since(*gates: GateStatus) -> datetime | None:
         status = replace(with_plan(made_at=format_time(NOW)), gates=gates)
-        return plan_record.awaits_approval_since(status)
+        return deploy_record.awaits_approval_since(status)
 
     frozen = GateStatus(name="freeze", state=GateState.WAITING, reason="Frozen")
     approval = GateStatus(name="approval", state=GateState.WAITING, reason="AwaitingApproval")
@@ -217,7 +219,7 @@ def test_an_equal_message_is_no_change() -> None:
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, interruptions=1, **failed)
-    plan = plan_record.record_result(running, made(CREATE, DELETE), spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, made(CREATE, DELETE), spec(), NOW).part(PlanStatus)
     assert plan == PlanStatus(
         **MADE_OF,
         job="shop-plan-1",
@@ -241,7 +243,7 @@ def test_a_plan_says_what_it_does() -> None:
     )
     assert plan.id is not None
     what = replace(made(CREATE), unenforced="no guard", rollback_withheld="no rollback")
-    plan = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (plan.enforced, plan.unenforced) == (False, "no guard")
     assert plan.rollback_withheld == "no rollback"
 
@@ -288,7 +290,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 ) -> None:
     assert plan_record.unbound_reasons(plan) == expected
     what = replace(made(), plan=plan)
-    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
+    found = deploy_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
         PlanStatus
     )
     assert (found.bound, found.unbound, found.image) == (not expected, expected, plan.image)
@@ -298,7 +300,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 def test_a_status_lists_a_bounded_number_of_reasons_why_a_plan_is_not_bound() -> None:
     many = tuple(f"reason {i}" for i in range(99))
     what = replace(made(), plan=replace(BOUND, drawn=many))
-    found = plan_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
+    found = deploy_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
         PlanStatus
     )
     assert len(found.unbound) == MAX_UNBOUND
@@ -312,7 +314,7 @@ def test_an_approval_carries_over_to_the_same_contents_only(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
-    plan = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (plan.decision == "Approved") is (approved == found)
     assert (plan.message is None) is (approved == found)
     assert plan.message is None or plan.message.startswith("the approval of plan id-0 was of other")
@@ -320,7 +322,7 @@ def test_an_approval_carries_over_to_the_same_contents_only(
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:
     running = with_plan(outcome="Running")
-    plan = plan_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).part(
+    plan = deploy_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).part(
         PlanStatus
     )
     assert plan.counts == OperationCounts(create=2)
@@ -329,7 +331,7 @@ def test_the_namespace_that_werf_creates_is_risky() -> None:
 
 def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
     many = [operation(OperationType.DELETE, "", f"x{n:03}") for n in range(MAX_RISKY + 5)]
-    plan = plan_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).part(
+    plan = deploy_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).part(
         PlanStatus
     )
     assert (len(plan.risky), plan.risky_operations) == (MAX_RISKY, MAX_RISKY + 5)
@@ -338,7 +340,9 @@ def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
 def test_equal_effects_of_equal_content_have_one_id() -> None:
     def id_of(*operations: Operation, **more: Any) -> str | None:
         status = with_plan(outcome="Running", **more)
-        return plan_record.record_result(status, made(*operations), spec(), NOW).part(PlanStatus).id
+        return (
+            deploy_record.record_result(status, made(*operations), spec(), NOW).part(PlanStatus).id
+        )
 
     assert id_of(CREATE, DELETE) == id_of(DELETE, CREATE, number=9)
     others = [
@@ -354,7 +358,7 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
 def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
     """Else the annotation that approved the earlier one would approve it."""
     before = with_plan(outcome="Running", id=None)
-    first = plan_record.record_result(before, made(CREATE), spec(), NOW).part(PlanStatus).id
+    first = deploy_record.record_result(before, made(CREATE), spec(), NOW).part(PlanStatus).id
 
     def id_after(attempt: int, outcome: str) -> str | None:
         status = replace(
@@ -362,7 +366,7 @@ def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
             attempted=Attempted(attempt=attempt, outcome=outcome, plan=first),
             history=Packed.pack([HistoryEntry(outcome=outcome, plan=first)]),
         )
-        again = plan_record.record_result(status, made(CREATE), spec(), NOW)
+        again = deploy_record.record_result(status, made(CREATE), spec(), NOW)
         approved = {ANN_APPROVED_PLAN: first or "", ANN_APPROVED_BY: "ann"}
         assert (again.part(PlanStatus).id == first) == (
             record_decision(again, approved, NOW) != again
@@ -379,12 +383,12 @@ def test_plans_that_differ_have_ids_that_differ_also_where_both_were_deployed() 
     before = with_plan(outcome="Running", id=None)
     results = made(CREATE), made(CREATE, DELETE)
     first = [
-        plan_record.record_result(before, one, spec(), NOW).part(PlanStatus).id for one in results
+        deploy_record.record_result(before, one, spec(), NOW).part(PlanStatus).id for one in results
     ]
     deployed = [HistoryEntry(outcome="Succeeded", plan=one) for one in first]
     status = replace(before, attempted=Attempted(attempt=2), history=Packed.pack(deployed))
     again = [
-        plan_record.record_result(status, one, spec(), NOW).part(PlanStatus).id for one in results
+        deploy_record.record_result(status, one, spec(), NOW).part(PlanStatus).id for one in results
     ]
     assert len({*first, *again}) == 4
 
@@ -397,7 +401,7 @@ def test_an_approval_carries_over_to_a_retry_that_does_no_more(
 ) -> None:
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
-    plan = plan_record.record_result(
+    plan = deploy_record.record_result(
         running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW
     ).part(PlanStatus)
     expected = ("Approved", "ann", "then") if carried else (None, None, None)
@@ -424,7 +428,7 @@ def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
         started_at=format_time(NOW),
     )
     running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
-    plan = plan_record.record_result(
+    plan = deploy_record.record_result(
         running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW
     ).part(PlanStatus)
     tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted") and not approved
@@ -432,7 +436,7 @@ def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
 
 
 def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
-    first = plan_record.record_result(
+    first = deploy_record.record_result(
         with_plan(outcome="Running"), made(CREATE, missing="prod"), spec(), NOW
     )
     approved = ApprovedPlan(
@@ -441,13 +445,13 @@ def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
     running = with_plan(outcome="Running", approved=approved)
     again = made(CREATE, missing="prod", approved=Plan(3, (CREATE,)))
     assert (
-        plan_record.record_result(running, again, spec(), NOW).part(PlanStatus).decision
+        deploy_record.record_result(running, again, spec(), NOW).part(PlanStatus).decision
         == "Approved"
     )
     other = running.with_part(
         replace(running.part(PlanStatus), approved=replace(approved, id="other"))
     )
-    assert plan_record.record_result(other, again, spec(), NOW).part(PlanStatus).decision is None
+    assert deploy_record.record_result(other, again, spec(), NOW).part(PlanStatus).decision is None
 
 
 @pytest.mark.parametrize(
@@ -493,7 +497,7 @@ def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
 def test_what_a_chart_does_every_time_is_not_risky() -> None:
     running = with_plan(outcome="Running")
     found = made(RECREATE, DELETE, baseline=Plan(2, (RECREATE,)))
-    plan = plan_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).part(
+    plan = deploy_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).part(
         PlanStatus
     )
     assert plan.risky == (str(DELETE),)
@@ -513,7 +517,7 @@ def test_what_a_chart_does_every_time_is_not_risky() -> None:
 )
 def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays: bool) -> None:
     status = status.with_part(replace(status.part(PlanStatus), rejections=3))
-    after = plan_record.drop_plan(status, TARGET)
+    after = deploy_record.drop_plan(status, TARGET)
     assert after.part(PlanStatus) == (
         status.part(PlanStatus) if stays else PlanStatus(number=1, rejections=3)
     )
@@ -535,7 +539,7 @@ def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="p", seal="s", **given)
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=BOUND), plan=plan)
-    found = plan_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    found = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
     assert (found.decision == "Approved") is carried
 
 
@@ -570,7 +574,7 @@ def test_a_plan_is_exact_where_two_saved_ones_were_equal(
     plan: Plan, exact: bool | None, inexact: str | None
 ) -> None:
     running = with_plan(outcome="Running")
-    found = plan_record.record_result(running, replace(made(), plan=plan), spec(), NOW).part(
+    found = deploy_record.record_result(running, replace(made(), plan=plan), spec(), NOW).part(
         PlanStatus
     )
     assert found.exact is exact
@@ -582,7 +586,7 @@ def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
     running = with_plan(outcome="Running")
     plans = (BOUND, EXACT, replace(EXACT, exact="2" * 64))
     found = {
-        plan_record.record_result(running, replace(made(), plan=one), spec(), NOW)
+        deploy_record.record_result(running, replace(made(), plan=one), spec(), NOW)
         .part(PlanStatus)
         .id
         for one in plans
@@ -620,7 +624,7 @@ def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_expla
     given = replace(given, exact=True, image=BOUND.image, bound=approved is EXACT)
     running = replace(with_plan(outcome="Running", approved=given), attempted=attempted)
     result = replace(made(approved=approved), plan=found)
-    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     assert (plan.decision == "Approved") is is_approved
 
 
@@ -633,7 +637,7 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     running = with_plan(outcome="Running", approved=given)
     what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
     result = replace(what, unenforced=unenforced)
-    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     is_weaker = enforced and bool(unenforced)
     assert (plan.decision == "Approved") is not is_weaker
     why = (
@@ -642,7 +646,7 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     )
     assert plan.message == (why if is_weaker else None)
     further = replace(what, plan=Plan(3, (CREATE, DELETE), "a" * 64), unenforced=unenforced)
-    plan = plan_record.record_result(running, further, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, further, spec(), NOW).part(PlanStatus)
     assert (plan.message == why) is is_weaker
 
 
@@ -667,7 +671,7 @@ def test_why_an_approval_does_not_carry_over(
     given = ApprovedPlan(id="id-0", by="ann", at="then", exact=True, image=image)
     running = with_plan(outcome="Running", approved=given)
     result = replace(made(approved=approved), plan=found)
-    plan = plan_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
     assert plan.message is not None
     assert plan.message.startswith(f"the approval of plan id-0 was of {why}")
     assert plan.message.endswith((why, "branches on .Release.IsInstall"))

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from copyrator.bundles.features.approval.fields import PlanStatus
-from copyrator.bundles.features.approval.plan_words import (
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.plans.fields import PlanStatus
+from copyrator.bundles.plans.plan_words import (
     AS_APPROVED,
     BOUND,
     ENFORCED,
@@ -16,7 +17,6 @@ from copyrator.bundles.features.approval.plan_words import (
     find_lacking,
     find_uncertain,
 )
-from copyrator.bundles.features.previews.fields import PreviewPlan
 
 DOCS = Path(__file__).parents[5] / "docs" / "approval.md"
 

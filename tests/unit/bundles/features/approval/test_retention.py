@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import LATER, NOW, PLANNED, with_plan
+from tests.unit.bundles.plans.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval import record as plan_record
+from copyrator.bundles.features.approval import record as deploy_record
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.drift.record import keep_check
 from copyrator.bundles.features.previews.fields import PreviewPlan
@@ -52,12 +52,12 @@ def checked(**fields: str) -> BundleStatus:
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
     status: BundleStatus, seconds: int | None
 ) -> None:
-    kept = plan_record.keep_plan(JOB, status, NOW) or keep_preview(JOB, status)
+    kept = deploy_record.keep_plan(JOB, status, NOW) or keep_preview(JOB, status)
     kept = kept or keep_check(JOB, status) or Kept(120)
     assert kept.seconds == seconds
 
 
 def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:
-    assert plan_record.waits_until(with_plan(), NOW) == LATER
-    assert plan_record.waits_until(with_plan(), LATER) is None
-    assert plan_record.waits_until(BundleStatus(), NOW) is None
+    assert deploy_record.waits_until(with_plan(), NOW) == LATER
+    assert deploy_record.waits_until(with_plan(), LATER) is None
+    assert deploy_record.waits_until(BundleStatus(), NOW) is None

@@ -27,10 +27,10 @@ from copyrator.bundles.engine.gate import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.features.approval.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.feature import ChartsFeature
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
 APPROVED = SPEC.with_part(ApprovalSpec(ApprovalMode.ALWAYS))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.status_fields import changed
-from tests.unit.bundles.features.approval.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
-from tests.unit.bundles.features.approval.plan_samples import spec as spec_of
+from tests.unit.bundles.plans.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
+from tests.unit.bundles.plans.plan_samples import spec as spec_of
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
@@ -20,15 +20,8 @@ from copyrator.api.selectors import Globs
 from copyrator.api.text import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.engine import deciding
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import ApprovalMode, Baseline, PlanStatus
-from copyrator.bundles.features.approval.operations import (
-    Operation,
-    OperationType,
-    Plan,
-    read_operation,
-)
-from copyrator.bundles.features.approval.record import DEPLOY, PlanFault, PlanResult
+from copyrator.bundles.features.approval import record as deploy_record
+from copyrator.bundles.features.approval.record import DEPLOY
 from copyrator.bundles.features.drift import record as drift_record
 from copyrator.bundles.features.drift.fields import (
     MAX_DRIFTED,
@@ -47,6 +40,10 @@ from copyrator.bundles.features.drift.record import (
     drifted_condition,
     due_at,
 )
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import ApprovalMode, Baseline, PlanStatus
+from copyrator.bundles.plans.operations import Operation, OperationType, Plan, read_operation
+from copyrator.bundles.plans.record import PlanFault, PlanResult
 
 UID = "1b9c"
 HOUR = timedelta(hours=1)
@@ -671,7 +668,7 @@ def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
     begun = plan_record.record_plan(status(), DEPLOY, TARGET, "plan-1", NOW)
     rendered = replace(PLAN, plan=replace(PLAN.plan, render="1" * 64))
-    plan = plan_record.record_result(begun, rendered, spec(), NOW).part(PlanStatus)
+    plan = deploy_record.record_result(begun, rendered, spec(), NOW).part(PlanStatus)
     check = drift_record.record_check_result(
         plan_record.record_plan(status(), drift_record.CHECK, TARGET, "c", NOW),
         rendered,

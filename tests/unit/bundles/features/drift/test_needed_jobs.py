@@ -6,21 +6,17 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.replacing import replace
-from tests.unit.bundles.features.approval.plan_samples import PLANNED
+from tests.unit.bundles.plans.plan_samples import PLANNED
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval.feature import ApprovalFeature
-from copyrator.bundles.features.approval.fields import (
-    ApprovedPlan,
-    Baseline,
-    PlanStatus,
-)
 from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
 from copyrator.bundles.features.previews.feature import PreviewFeature
 from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.plans.fields import ApprovedPlan, Baseline, PlanStatus
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context

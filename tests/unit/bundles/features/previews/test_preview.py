@@ -7,29 +7,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tests.unit.bundles.features.approval.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
+from tests.unit.bundles.plans.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
 
 from copyrator.api.bundle_spec import Retry
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.text import format_time
-from copyrator.bundles.features.approval import record as plan_record
-from copyrator.bundles.features.approval.fields import (
-    OperationCounts,
-    PlanRequests,
-    PlanStatus,
-)
-from copyrator.bundles.features.approval.operations import Plan
-from copyrator.bundles.features.approval.record import (
-    PlanFault,
-    PlanResult,
-    PlanTarget,
-    requested_plan,
-)
+from copyrator.bundles.features.approval.record import requested_plan
 from copyrator.bundles.features.previews import record as preview_record
 from copyrator.bundles.features.previews.feature import PreviewFeature
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.features.previews.record import PREVIEW, PreviewRequest
 from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.plans import record as plan_record
+from copyrator.bundles.plans.fields import OperationCounts, PlanRequests, PlanStatus
+from copyrator.bundles.plans.operations import Plan
+from copyrator.bundles.plans.record import PlanFault, PlanResult, PlanTarget
 
 if TYPE_CHECKING:
     from copyrator.bundles.engine.context import Context

@@ -14,6 +14,8 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.promises.installed import settings
 from tests.packed_charts import CHART_YAML, chart, pack
 
+pytestmark = pytest.mark.needs("charts")
+
 PLAIN = chart("a: b")
 DRAWS = chart("a: {{ randAlphaNum 5 }}")
 

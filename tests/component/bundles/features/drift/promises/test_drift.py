@@ -90,6 +90,7 @@ WAYS: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("approval")
 @pytest.mark.parametrize("by", ["the same process", "the next process"])
 @pytest.mark.parametrize("how", WAYS)
 async def test_a_bound_baseline_whose_secret_vanished_isnt_a_bound_baseline(
@@ -128,6 +129,7 @@ async def test_a_bound_baseline_whose_secret_vanished_isnt_a_bound_baseline(
     assert condition(cluster, "Ready") == ("True", "Deployed")
 
 
+@pytest.mark.needs("approval")
 async def test_with_its_secret_a_bound_baseline_is_put_back_unasked(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
 ) -> None:

@@ -22,6 +22,8 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
+pytestmark = pytest.mark.needs("approval")
+
 GIVEN_UP = "operator.werf.dev/given-up"
 PROMPT = {"limit": 3, "backoff": "1s"}
 

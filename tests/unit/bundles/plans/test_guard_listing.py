@@ -1,0 +1,301 @@
+"""The list of what a guarded Job may write, read as the chart's policy reads it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.keys import ObjectName
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import (
+    LIST_BYTES,
+    GuardedDeploy,
+    GuardedUninstall,
+    ListTooLargeError,
+    config_map,
+    deploy_list,
+    job_of,
+    key_of,
+    list_of,
+    uninstall_list,
+)
+from copyrator.bundles.plans.operations import (
+    PLAN_BYTES,
+    PLAN_OPERATIONS,
+    Operation,
+    OperationType,
+    read_operation,
+)
+
+ACCOUNT = ServiceAccount("team", "werf")
+DEPLOY = GuardedDeploy(
+    account=ACCOUNT,
+    release="shop",
+    namespace="app",
+    operations=(),
+    revision=7,
+    deployed_revision=5,
+)
+UNINSTALL = GuardedUninstall(
+    account=ACCOUNT, release="shop", namespace="app", inventory=(), hooks=()
+)
+WRITES = "CREATE", "UPDATE", "DELETE"
+ODD_NAMES = ("a:b", "a-.b", "a_b", "a b", "a", " a", "a ", "a*b", "v/", "x" * 250, "x" * 249)
+
+
+def op(line: str) -> Operation:
+    found = read_operation(line)
+    assert found is not None
+    return found
+
+
+def ops(*lines: str) -> tuple[Operation, ...]:
+    return tuple(map(op, lines))
+
+
+def allows(listed: str, verb: str, kind: str, name: str, namespace: str = "app") -> bool:
+    """As the policy decides; `kind` has its group before a slash, `namespace` is the request's."""
+    lines = listed.split("\n")
+    place = "" if namespace == "app" or kind == "/Namespace" else namespace
+    objects = [f"{kind}/{place}/{name}"]
+    if kind == "/Secret" and (
+        found := re.fullmatch(r"(sh[.]helm[.]release[.]v1[.].+[.]v)\d+", name)
+    ):
+        objects.append(f"{kind}/{place}/{found[1]}/")
+    verbs = ("D", "CUD") if verb == "DELETE" else ("CU", "CUD")
+    return any(f"{one}/{thing}" in lines for one in verbs for thing in objects)
+
+
+def allowed(listed: str, kind: str, name: str, namespace: str = "app") -> str:
+    """The verbs by which an object may be written, as their first letters."""
+    return "".join(verb[0] for verb in WRITES if allows(listed, verb, kind, name, namespace))
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected", "with_rollback"),
+    [
+        ("create", "CU", "CUD"),
+        ("update", "CU", "CU"),
+        ("apply", "CU", "CUD"),
+        ("delete", "D", "CUD"),
+        ("recreate", "CUD", "CUD"),
+    ],
+)
+def test_an_operation_allows_what_werf_writes_for_it(
+    type_: str, expected: str, with_rollback: str
+) -> None:
+    deploy = replace(DEPLOY, operations=ops(f"{type_} :apps:Deployment:web"))
+    assert allowed(deploy_list(deploy), "apps/Deployment", "web") == expected
+    undone = replace(deploy, auto_rollback=True)
+    assert allowed(deploy_list(undone), "apps/Deployment", "web") == with_rollback
+    first = replace(undone, revision=1, deployed_revision=None)
+    assert allowed(deploy_list(first), "apps/Deployment", "web") == expected
+
+
+def test_two_operations_on_an_object_allow_both() -> None:
+    deploy = replace(DEPLOY, operations=ops("create :batch:Job:mig", "delete :batch:Job:mig"))
+    assert allowed(deploy_list(deploy), "batch/Job", "mig") == "CUD"
+
+
+def test_a_hooks_delete_policy_may_delete_it() -> None:
+    operations = ops("create :batch:Job:hook", "create :batch:Job:plain")
+    deploy = replace(DEPLOY, operations=operations, hooks=frozenset(operations[:1]))
+    assert allowed(deploy_list(deploy), "batch/Job", "hook") == "CUD"
+    assert allowed(deploy_list(deploy), "batch/Job", "plain") == "CU"
+
+
+def test_the_hooks_of_a_rollback_are_allowed_where_one_may_happen() -> None:
+    deploy = replace(DEPLOY, rollback_hooks=ops("create :batch:Job:back"))
+    assert allowed(deploy_list(deploy), "batch/Job", "back") == ""
+    undone = replace(deploy, auto_rollback=True)
+    assert allowed(deploy_list(undone), "batch/Job", "back") == "CUD"
+
+
+def test_the_releases_own_namespace_is_that_of_no_namespace() -> None:
+    deploy = replace(
+        DEPLOY,
+        operations=ops(
+            "create ::ConfigMap:short", "create app::ConfigMap:long", "create far::ConfigMap:far"
+        ),
+    )
+    listed = deploy_list(deploy)
+    assert allowed(listed, "/ConfigMap", "short") == allowed(listed, "/ConfigMap", "long") == "CU"
+    assert allowed(listed, "/ConfigMap", "far", "far") == "CU"
+    for name, namespace in (("far", "app"), ("short", "far"), ("far", "")):
+        assert allowed(listed, "/ConfigMap", name, namespace) == ""
+
+
+def test_werfs_own_writes_are_allowed_in_the_releases_namespace_only() -> None:
+    listed = deploy_list(DEPLOY)
+    revision = "sh.helm.release.v1.shop.v{}"
+    assert allowed(listed, "/ConfigMap", "werf-synchronization") == "CU"
+    assert allowed(listed, "/Secret", revision.format(7)) == "CUD"
+    assert allowed(listed, "/Secret", revision.format(5)) == "CUD"
+    assert allowed(listed, "/Secret", revision.format(6)) == "CUD", "it may be deployed unseen"
+    assert allowed(listed, "/Secret", revision.format(4)) == "D"
+    assert allowed(listed, "/Secret", revision.format(1)) == "D"
+    assert allowed(listed, "/Secret", revision.format(8)) == "D"
+    for kind, name in (
+        ("/ConfigMap", "werf-synchronization"),
+        ("/Secret", revision.format(7)),
+        ("/Secret", revision.format(6)),
+    ):
+        assert allowed(listed, kind, name, "far") == ""
+    rolls_back = deploy_list(replace(DEPLOY, auto_rollback=True))
+    assert allowed(rolls_back, "/Secret", revision.format(8)) == "CUD"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sh.helm.release.v1.other.v7",
+        "sh.helm.release.v1.shop.v1.v7",
+        "sh.helm.release.v1.shop.v7.v",
+        "sh.helm.release.v1.shop.v7a",
+        "sh.helm.release.v1.shop.v",
+        "sh.helm.release.v1.shopp.v7",
+        "sh.helm.release.v2.shop.v7",
+        "shop",
+    ],
+)
+def test_no_other_secret_counts_as_a_revision(name: str) -> None:
+    for listed in (deploy_list(DEPLOY), uninstall_list(UNINSTALL)):
+        assert allowed(listed, "/Secret", name) == ""
+
+
+def test_where_the_deployed_revision_isnt_known_each_may_be_updated() -> None:
+    listed = deploy_list(replace(DEPLOY, deployed_revision=None))
+    assert allowed(listed, "/Secret", "sh.helm.release.v1.shop.v3") == "CUD"
+    first = deploy_list(replace(DEPLOY, revision=1, deployed_revision=None))
+    assert allowed(first, "/Secret", "sh.helm.release.v1.shop.v1") == "CUD"
+    assert allowed(first, "/Secret", "sh.helm.release.v1.shop.v2") == "D"
+
+
+def test_no_planned_secret_stands_for_all_revisions_of_a_release() -> None:
+    """A chart may name a Secret as it likes: werf plans a create without asking the API server."""
+    for name in ("sh.helm.release.v1.other.v*", "sh.helm.release.v1.other.v"):
+        listed = deploy_list(replace(DEPLOY, operations=ops(f"create ::Secret:{name}")))
+        assert allowed(listed, "/Secret", "sh.helm.release.v1.other.v3") == ""
+    assert read_operation("create ::Secret:sh.helm.release.v1.other.v/") is None
+
+
+def test_the_namespace_of_the_release_may_be_created_where_that_was_approved() -> None:
+    assert allowed(deploy_list(DEPLOY), "/Namespace", "app", "app") == ""
+    deploy = replace(DEPLOY, operations=ops("create ::Namespace:app"), revision=1)
+    listed = deploy_list(replace(deploy, deployed_revision=None, auto_rollback=True))
+    assert allowed(listed, "/Namespace", "app", "app") == "CU"
+    assert allowed(listed, "/Namespace", "other", "other") == ""
+
+
+def test_an_uninstall_may_delete_the_inventory_and_run_its_hooks() -> None:
+    uninstall = replace(
+        UNINSTALL,
+        inventory=ops("create :apps:Deployment:web", "recreate :batch:Job:mig", "update ::Pod:p"),
+        hooks=ops("create :batch:Job:bye"),
+    )
+    listed = uninstall_list(uninstall)
+    assert allowed(listed, "apps/Deployment", "web") == "D"
+    assert allowed(listed, "batch/Job", "mig") == "D"
+    assert allowed(listed, "/Pod", "p") == "D"
+    assert allowed(listed, "batch/Job", "bye") == "CUD"
+    assert allowed(listed, "/ConfigMap", "werf-synchronization") == "CU"
+    assert allowed(listed, "/Secret", "sh.helm.release.v1.shop.v99999") == "CUD"
+
+
+@pytest.mark.parametrize("kind", ["deploy", "uninstall"])
+def test_what_may_run_as_the_account_has_a_line_of_its_own(kind: str) -> None:
+    given = ops("create :apps:Deployment:web", "create app:apps:Deployment:own")
+    marked = frozenset((*given[1:], op("create ::Pod:not-approved")))
+    if kind == "deploy":
+        listed = deploy_list(replace(DEPLOY, operations=given, as_account=marked))
+    else:
+        listed = uninstall_list(replace(UNINSTALL, hooks=given, as_account=marked))
+    lines = [line for line in listed.split("\n") if line.startswith("A/")]
+    assert lines == ["A/apps/Deployment//own"]
+
+
+def test_lines_stand_between_line_breaks_and_are_sorted() -> None:
+    deploy = replace(DEPLOY, operations=ops("update ::Pod:b", "create ::Pod:a"))
+    listed = deploy_list(deploy)
+    assert listed.startswith("\n")
+    assert listed.endswith("\n")
+    lines = listed[1:-1].split("\n")
+    assert lines == sorted(set(lines))
+    turned = replace(deploy, operations=deploy.operations[::-1])
+    assert deploy_list(turned) == listed
+
+
+objects = st.builds(
+    Operation,
+    st.sampled_from(OperationType),
+    st.sampled_from(["", "app", "far", "a"]),
+    st.sampled_from(["", "apps", "a.b"]),
+    st.sampled_from(["Pod", "Secret", "ClusterRole"]),
+    st.one_of(
+        st.sampled_from(ODD_NAMES).filter(lambda name: "/" not in name),
+        st.from_regex(r"[]-~ !#-.0-\[]{1,12}", fullmatch=True),
+    ),
+)
+
+
+def same(one: Operation, other: Operation) -> bool:
+    def of(found: Operation) -> tuple[str, ...]:
+        place = "" if found.namespace == "app" else found.namespace
+        return place, found.group, found.kind, found.name
+
+    return of(one) == of(other)
+
+
+@given(st.lists(objects, max_size=6), objects)
+def test_nothing_is_allowed_but_what_was_listed(listed: list[Operation], other: Operation) -> None:
+    text = deploy_list(replace(DEPLOY, operations=tuple(listed)))
+    kind = f"{other.group}/{other.kind}"
+    found = allowed(text, kind, other.name, other.namespace or "app")
+    types = {one.type for one in listed if same(one, other)}
+    deletes = types & {OperationType.DELETE, OperationType.RECREATE}
+    writes = types - {OperationType.DELETE}
+    expected = ("CU" if writes else "") + ("D" if deletes else "")
+    assert found == expected
+    again = allowed(text, f"{kind}:scale", other.name, other.namespace or "app")
+    assert again == ""
+
+
+def test_as_many_operations_as_a_plan_may_have_fit() -> None:
+    stem = "x" * (PLAN_BYTES // PLAN_OPERATIONS - len("recreate ns:apps:Deployment:\n") - 4)
+    operations = ops(*(f"recreate ns:apps:Deployment:{stem}{n:04}" for n in range(PLAN_OPERATIONS)))
+    assert len("".join(f"{one}\n" for one in operations)) == PLAN_BYTES
+    listed = deploy_list(replace(DEPLOY, operations=operations, auto_rollback=True))
+    assert len(listed) <= LIST_BYTES < 1024 * 1024
+
+
+def test_a_list_that_doesnt_fit_is_refused_and_says_what_to_do() -> None:
+    operations = ops(*(f"create ns:apps:Deployment:{'x' * 200}{n}" for n in range(5_000)))
+    deploy = replace(DEPLOY, operations=operations, as_account=frozenset(operations))
+    with pytest.raises(ListTooLargeError, match="split the chart into several Bundles"):
+        deploy_list(deploy)
+
+
+@pytest.mark.parametrize("guarded", [DEPLOY, UNINSTALL])
+def test_a_list_begins_with_the_account_and_the_namespace_of_the_release(guarded: Any) -> None:
+    account, namespace, *lines = list_of(guarded).split("\n")
+    assert (account, namespace) == ("system:serviceaccount:team:werf", "app")
+    assert "CU//ConfigMap//werf-synchronization" in lines
+
+
+def test_a_config_map_of_lists_has_the_label_by_which_the_policy_finds_it() -> None:
+    assert config_map("guard.1", {"team.shop-deploy-01": "a\nb\n\n"}) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "guard.1", "labels": {"operator.werf.dev/guard": "lists"}},
+        "data": {"team.shop-deploy-01": "a\nb\n\n"},
+    }
+
+
+@pytest.mark.parametrize("job", [ObjectName("team", "shop-deploy-01"), ObjectName("a", "b.c")])
+def test_a_key_is_of_one_job(job: ObjectName) -> None:
+    assert job_of(key_of(job)) == job
