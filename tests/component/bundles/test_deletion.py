@@ -274,6 +274,20 @@ async def test_a_namespace_that_goes_is_not_held_up(
     assert orphaned(operator) == 1
 
 
+async def test_a_bundle_that_never_deployed_goes_at_once(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    bundle(version="9.9.9")
+    await eventually(lambda: cluster.reason() == "TagNotFound")
+
+    delete(cluster)
+
+    await gone(cluster)
+    assert cluster.runs == []
+    assert orphaned(operator) == 0
+
+
 @pytest.mark.parametrize("installed", [False, True])
 async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall(
     cluster: BundleCluster, run: Run, bundle: Make, installed: bool
