@@ -82,20 +82,6 @@ async def test_plans_that_end_quickly_are_no_more_at_once_either(
     assert len(cluster.jobs("plan")) == len(NAMES)
 
 
-async def test_a_restart_begins_no_more_of_them(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_plans = True
-    for name in NAMES:
-        bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=PLACES)
-    await eventually(lambda: len(running(cluster)) == MOST)
-    await operator.stop(0.0)
-    operator = await run(max_plan_jobs=PLACES)
-    await finish_all(cluster, werf, NAMES)
-    assert cluster.most_running("plan") == MOST
-
-
 LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
     "deleted": lambda cluster, name: lose(cluster, "bundles", name),
     "suspended": lambda cluster, name: cluster.change("bundles", name, spec={"suspend": True}),

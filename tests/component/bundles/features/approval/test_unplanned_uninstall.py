@@ -96,14 +96,18 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
 async def test_nothing_of_plans_is_read_for_a_bundle_that_never_had_one(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
-    await start()
+    recorder = Told()
+    await start(recorder=recorder)
     bundle()
     await deployed(cluster)
 
     delete(cluster)
 
     await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == 1
+    (uninstall,) = cluster.jobs("uninstall")
+    assert "require_guard" not in str(uninstall)
+    assert cluster.jobs("plan") == []
+    assert "UninstallNotEnforced" not in recorder.said
     assert not [seen.path for seen in cluster.seen if "-release-objects-" in seen.path]
     assert lists(cluster) == {}
 
@@ -228,22 +232,6 @@ async def test_where_it_cannot_be_enforced_that_is_said(
     told = recorder.said["UninstallNotEnforced"][-1]
     assert "isn't held to what plans had: there is no ValidatingAdmissionPolicy" in told
     assert cluster.jobs("plan") == []
-    assert "require_guard" not in str(cluster.jobs("uninstall")[0])
-
-
-async def test_without_an_approval_it_is_uninstalled_as_before(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
-) -> None:
-    recorder = Told()
-    await start(recorder=recorder)
-    bundle()
-    await deployed(cluster)
-
-    delete(cluster)
-
-    await gone(cluster)
-    assert cluster.jobs("plan") == []
-    assert "UninstallNotEnforced" not in recorder.said
     assert "require_guard" not in str(cluster.jobs("uninstall")[0])
 
 
