@@ -10,7 +10,7 @@ import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, idle, waits
 from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_werf import Werf, block
 from tests.component.bundles.features.approval.test_guard import lists
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.telling import Told
@@ -68,11 +68,13 @@ def list_of(cluster: BundleCluster, job: dict[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
-async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
+async def test_it_may_delete_what_the_deployed_version_has_and_make_its_hooks_and_nothing_else(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
     await from_before(cluster, start, bundle)
-    werf.todo = lambda _: ["create ::ConfigMap:app", "create :apps:Deployment:web"]
+    there = ["create ::ConfigMap:app", "create :apps:Deployment:web"]
+    hooks = ("at uninstall: create :batch:Job:bye",)
+    werf.says = lambda _, nonce: (0, block(nonce, 2, there, objects=hooks))
     plans = len(cluster.jobs("plan"))
 
     delete(cluster)
@@ -85,6 +87,7 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
     assert list_of(cluster, uninstall) == [
         "CU//ConfigMap//werf-synchronization",
         "CUD//Secret//sh.helm.release.v1.shop.v/",
+        "CUD/batch/Job//bye",
         "D//ConfigMap//app",
         "D/apps/Deployment//web",
     ]
