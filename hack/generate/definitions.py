@@ -12,12 +12,16 @@ import yaml
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import described
 from copyrator.api.rule_spec import CopyratorRule
 from copyrator.api.schema import Column, Root, Schema
-from copyrator.bundles.features import listed
-from copyrator.bundles.fields import Bundle, bundle_reasons, spec_parts, status_parts
+from copyrator.bundles.fields import (
+    Bundle,
+    bundle_conditions,
+    bundle_reasons,
+    spec_parts,
+    status_parts,
+)
 from demo.chart import ROOT
 from generate.cells import Indented
 from generate.crds import composed, schema_of, unwrapped
@@ -127,6 +131,8 @@ def bundles() -> str:
     observed = "Observed state. Set by the operator, except forceUpdate."
     status = composed(BundleStatus, status_parts(), description=observed)
     condition = status["properties"]["conditions"]["items"]["properties"]
+    types = (f"{one.name} ({one.meaning})" for one in bundle_conditions().values())
+    condition["type"]["description"] = f"{described(types)}."
     condition["reason"]["description"] = _reasons()
     metadata = {
         "type": "object",
@@ -143,8 +149,11 @@ def bundles() -> str:
 
 def _reasons() -> str:
     """The words of all reasons of conditions."""
-    own = sorted(listed("reasons", "CONDITIONS"), key=lambda one: [*ConditionType].index(one[0]))
-    kinds = "; of ".join(f"{condition} {described(kind)}" for condition, kind in own)
+    kinds = "; of ".join(
+        f"{one.name} {described(one.reasons)}"
+        for one in bundle_conditions().values()
+        if one.reasons
+    )
     every = described(bundle_reasons().values())
     return f"Reason in CamelCase: {every}. Of {kinds}.".replace(
         ". Of Drifted ", ". Of Drifted also "

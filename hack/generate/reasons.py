@@ -9,7 +9,7 @@ from pathlib import Path
 
 from copyrator.api.reasons import Reason, bundles, notices, rules
 from copyrator.bundles.features import listed
-from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.fields import bundle_conditions, bundle_reasons
 from demo.chart import ROOT
 
 KINDS = {
@@ -18,7 +18,9 @@ KINDS = {
     for name, kind in vars(part).items()
     if isinstance(kind, type) and issubclass(kind, Reason) and kind is not Reason
 }
-KINDS |= {kind.__name__: tuple(kind) for _, kind in listed("reasons", "CONDITIONS")}
+KINDS |= {
+    one.reasons.__name__: tuple(one.reasons) for one in bundle_conditions().values() if one.reasons
+}
 KINDS["BundleReason"] = tuple(bundle_reasons().values())
 KINDS["BundleEvent"] += tuple(one for kind in listed("reasons", "EVENTS") for one in kind)
 _OF_TAGS = {

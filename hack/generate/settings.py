@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from itertools import groupby
 from typing import Any, cast
 
 import click
 import yaml
 
-from copyrator.settings.config import Settings
+from copyrator.runtime.flags import groups
 from copyrator.settings.options import (
     Pairs,
     Row,
@@ -29,20 +30,20 @@ Setting = dataclasses.Field[Any]
 
 OF_CHART = {
     row.chart.path: field
-    for field in dataclasses.fields(Settings)
+    for group in groups()
+    for field in dataclasses.fields(group)
     if (row := row_of(field)).chart is not None
 }
 """The settings that the chart has a value for, by its path."""
 
 
 def page() -> str:
-    """The page with a table of each feature's settings."""
+    """The page with a table of the settings that have the same heading."""
     parts = ["\n"]
-    for group in Settings.__bases__:
-        parts.append(f"## {str(group.__doc__).rstrip('.')}\n\n")
+    for heading, found in groupby(groups(), key=lambda group: str(group.__doc__)):
+        parts.append(f"## {heading.rstrip('.')}\n\n")
         parts.append("| flag | variable | default | meaning |\n|---|---|---|---|\n")
-        known = (each for each in dataclasses.fields(Settings) if each.name in vars(group))
-        parts += [f"{_line(field)}\n" for field in known]
+        parts += [f"{_line(field)}\n" for group in found for field in dataclasses.fields(group)]
         parts.append("\n")
     return between(PAGE.read_text(), "settings", "".join(parts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -27,3 +28,20 @@ def refused(body: Any, defaults: BundleDefaults | None = None) -> InvalidSpec:
     found = parse_bundle(body, defaults or BundleDefaults())
     assert isinstance(found, InvalidSpec), found
     return found
+
+
+def known(
+    spec: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    *,
+    name: str = "shop",
+    **status: Any,
+) -> dict[str, Any]:
+    """A Bundle as the API server has it: with further fields, annotations of ours, and a status."""
+    named = {f"operator.werf.dev/{key}": value for key, value in (annotations or {}).items()}
+    metadata = {"namespace": "apps", "name": name, "uid": "u", "generation": 1}
+    return {
+        "metadata": {**metadata, "annotations": named},
+        "spec": {"registry": "r.example.com", "repo": "shop", **(spec or {})},
+        "status": status,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pkgutil
 import re
@@ -14,8 +13,7 @@ import yaml
 
 import copyrator
 from copyrator.bundles.features import FEATURES
-from copyrator.settings.config import Settings
-from copyrator.settings.options import variable_of
+from copyrator.runtime.flags import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "operator" / "copyrator"
@@ -201,7 +199,7 @@ def test_every_variable_that_a_document_names_is_read_somewhere() -> None:
     for folder in ("operator", "tests", "hack", "bench"):
         sources += (ROOT / folder).rglob("*.py")
     known = {name for path in sources for name in VARIABLE.findall(path.read_text())}
-    known |= set(map(variable_of, dataclasses.fields(Settings)))
+    known |= {str(option.envvar) for option in parameters()}
     found = {(path.name, name) for path in DOCUMENTS for name in VARIABLE.findall(path.read_text())}
     assert len(found) > 20
     assert {(path, name) for path, name in found if name not in known} == set()

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from copyrator.api import names
-from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import ReleaseKey
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import (
@@ -119,7 +118,7 @@ class Part(Form):
         return ()
 
     @property
-    def required(self) -> ConditionType | None:
+    def required(self) -> str | None:
         """The condition that Bundles which depend on this one, and attestations, wait for, too.
 
         None: Ready alone.
@@ -614,7 +613,7 @@ class BundleSpec(Form, kw_only=True):
         return frozenset(digest for part in self.parts for digest in part.excluded)
 
     @property
-    def required(self) -> tuple[ConditionType, ...]:
+    def required(self) -> tuple[str, ...]:
         """The conditions that those wait for, beside Ready."""
         return tuple(filter(None, (part.required for part in self.parts)))
 

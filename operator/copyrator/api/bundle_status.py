@@ -7,16 +7,19 @@ written by ``to_dict``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
     Condition,
+    ConditionStatus,
     ConditionType,
     Suspension,
     find_condition,
 )
+from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import (
     REQUIRED,
@@ -356,18 +359,32 @@ class FailedPolls(Record, frozen=True):
     """When the first of them failed."""
 
 
-class BundleCondition(Condition, frozen=True):
-    """A condition as the CRD describes it."""
+@dataclass(frozen=True, slots=True)
+class BundleCondition:
+    """A type of conditions that Bundles have."""
 
-    type: Annotated[str, REQUIRED] | None = None
-    """Ready (the desired version is deployed), Reconciling (in progress), Stalled (not retried
-    until an object changes), UpdatePending (a version waits for a gate), Verified (who is trusted
-    signed it), Drifted (objects aren't as they were deployed), Healthy (objects are as their
-    controllers want them), Attested (the registry has the statement about what is deployed),
-    AsApproved (the last deploy stored what was approved), SettingsWithheld (Jobs don't get all
-    settings) or CertificateExpiring (the credential of spec.kubeConfig ends soon)."""
-    reason: Annotated[str, REQUIRED] | None = None
-    """Reason in CamelCase; the CRD lists all."""
+    name: str
+    place: int
+    """Of two in a status the lower one is first; it stays, so that no status is written anew."""
+    meaning: str
+    """What it tells, for the CRD."""
+    reasons: type[Reason] | None = None
+    """Those that only it has."""
+    withdraws: tuple[ConditionStatus, str] | None = None
+    """With this status what is deployed is no evidence for other Bundles, with the cause, which may
+    name the ``{version}`` of the attempt."""
+
+
+ENGINE_CONDITIONS: Final = (
+    BundleCondition(ConditionType.READY, 0, "the desired version is deployed"),
+    BundleCondition(ConditionType.RECONCILING, 1, "in progress"),
+    BundleCondition(ConditionType.STALLED, 2, "not retried until an object changes"),
+    BundleCondition(ConditionType.UPDATE_PENDING, 3, "a version waits for a gate"),
+    BundleCondition(ConditionType.SETTINGS_WITHHELD, 9, "Jobs don't get all settings"),
+    BundleCondition(
+        ConditionType.CERTIFICATE_EXPIRING, 10, "the credential of spec.kubeConfig ends soon"
+    ),
+)
 
 
 def _keyed(name: str) -> Schema:
@@ -379,7 +396,7 @@ def _keyed(name: str) -> Schema:
     }
 
 
-_CONDITIONS: Final = Takes(_keyed("type"), like=BundleCondition)
+_CONDITIONS: Final = Takes(_keyed("type"), like=Condition)
 _GATES: Final = Takes(_keyed("name"))
 _NO_PAST: Final[Packed[HistoryEntry]] = Packed()
 _NO_FAILED_POLLS: Final = FailedPolls()
@@ -480,7 +497,7 @@ class BundleStatus(Composed, frozen=True):
         """The attempts that have ended, newest first."""
         return self.history.unpack(HistoryEntry)
 
-    def condition(self, kind: ConditionType) -> Condition:
+    def condition(self, kind: str) -> Condition:
         """The condition of a type; an empty one where there is none."""
         return find_condition(self.conditions, kind)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from copyrator.api.reasons import AnyReason, Reason
 from copyrator.api.schema import COUNT, REQUIRED, Record, Takes, Time
@@ -27,32 +27,18 @@ MAX_MESSAGE: Final = 2048
 
 
 class ConditionType(StrEnum):
-    """The types of conditions that our objects have."""
+    """The types that rules and Bundles have, or the engine of Bundles."""
 
     READY = "Ready"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     UPDATE_PENDING = "UpdatePending"
-    """True while a newer version waits for a gate; only for Bundles with gates."""
-    VERIFIED = "Verified"
-    """Whether what is deployed has a trusted signature; only where signatures are required."""
-    DRIFTED = "Drifted"
-    """Whether objects aren't as they were deployed; only where ``spec.drift`` is set."""
-    HEALTHY = "Healthy"
-    """Whether objects are as their controllers want them; only where they are watched."""
-    ATTESTED = "Attested"
-    """Whether the registry has the statement about what is deployed; only with ``spec.attest``."""
-    AS_APPROVED = "AsApproved"
-    """Whether the last deploy stored what was approved; absent where none was approved."""
     SETTINGS_WITHHELD = "SettingsWithheld"
-    """True where Jobs don't get all settings of a gated Bundle; absent where they do."""
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     """Whether a certificate in a rule's copies ends soon; only where there is one.
 
     Of a Bundle: True where the credential of its kubeconfig does; else absent.
     """
-    FIELDS_DROPPED = "FieldsDropped"
-    """True where the API server drops fields of a rule's copies; absent where it doesn't."""
 
 
 class ConditionStatus(StrEnum):
@@ -78,7 +64,6 @@ class Health(StrEnum):
     """Nothing is done because its author paused it; ``ReadyCondition.kept`` is Ready's status."""
 
 
-_ORDER: Final[Mapping[str, int]] = {kind.value: at for at, kind in enumerate(ConditionType)}
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 _ALWAYS: Final = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
@@ -113,6 +98,14 @@ class ReadyCondition:
             return self.kept, _FALSE, _FALSE
         return _STATUSES[self.health]
 
+    @property
+    def conditions(self) -> dict[str, FurtherCondition | None]:
+        """Those three."""
+        return {
+            kind: FurtherCondition(status, self.reason, self.message)
+            for kind, status in zip(_ALWAYS, self.statuses, strict=True)
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class FurtherCondition:
@@ -123,6 +116,8 @@ class FurtherCondition:
     message: str = ""
 
 
+NewConditions: TypeAlias = Mapping[str, FurtherCondition | None]
+"""Conditions to set, by type; None removes one."""
 _STATUS: Final = Takes({"enum": [one.value for one in ConditionStatus]})
 
 
@@ -165,64 +160,41 @@ NO_CONDITION: Final = Condition()
 
 def build_conditions(
     previous: Iterable[Condition],
-    ready: ReadyCondition,
+    changed: NewConditions,
+    order: Iterable[str],
     *,
     generation: int,
     now: datetime,
-    further: Mapping[ConditionType, FurtherCondition | None] | None = None,
 ) -> tuple[Condition, ...]:
-    """Build the three conditions from a ReadyCondition, and the ``further`` ones that aren't None.
+    """Conditions of which some are ``changed``.
 
-    ``previous`` is the status's present list. A condition whose status is unchanged keeps its
-    ``lastTransitionTime``, so building again from unchanged input gives equal conditions.
+    Those of ``order`` are in it, and others (a newer version's, another tool's) after them, each
+    type once: the API server refuses a list with two of a type, or with one that has none. A
+    condition whose status is unchanged keeps its ``lastTransitionTime``, so that building again
+    from unchanged input gives equal conditions.
     """
-    before = conditions_by_type(previous)
-    found = {
-        kind: FurtherCondition(status, ready.reason, ready.message)
-        for kind, status in zip(_ALWAYS, ready.statuses, strict=True)
-    }
-    found |= {kind: one for kind, one in (further or {}).items() if one is not None}
-    return tuple(
-        _build(kind, found[kind], before.get(kind, NO_CONDITION), generation, now)
-        for kind in sorted(found, key=_ORDER.__getitem__)
-    )
+    found = conditions_by_type(previous)
+    for kind, one in changed.items():
+        known = found.pop(kind, NO_CONDITION)
+        if one is not None:
+            found[kind] = _build(kind, one, known, generation, now)
+    ours = [found.pop(kind) for kind in order if kind in found]
+    assert not found.keys() & changed, "each condition that is built is in the order"
+    return (*ours, *found.values())
 
 
 def _build(
-    kind: ConditionType,
-    found: FurtherCondition,
-    known: Condition,
-    generation: int,
-    now: datetime,
+    kind: str, found: FurtherCondition, known: Condition, generation: int, now: datetime
 ) -> Condition:
     same = known.status == found.status
     return Condition(
-        type=kind.value,
+        type=str(kind),
         status=found.status.value,
         reason=str(found.reason),
         message=truncate(found.message, MAX_MESSAGE),
         observed_generation=generation,
         last_transition_time=(same and known.last_transition_time) or format_time(now),
     )
-
-
-def with_further(
-    previous: Iterable[Condition],
-    kind: ConditionType,
-    condition: FurtherCondition | None,
-    *,
-    generation: int,
-    now: datetime,
-) -> tuple[Condition, ...]:
-    """Conditions with a further one replaced; None removes it.
-
-    Ours are in the order of ``build_conditions``, and others after them.
-    """
-    found = conditions_by_type(previous)
-    known = found.pop(kind, NO_CONDITION)
-    if condition is not None:
-        found[kind] = _build(kind, condition, known, generation, now)
-    return tuple(sorted(found.values(), key=lambda one: _ORDER.get(one.type or "", len(_ORDER))))
 
 
 def read_conditions(body: Mapping[str, Any]) -> dict[str, Condition]:
@@ -237,22 +209,13 @@ def conditions_by_type(conditions: Iterable[Condition]) -> dict[str, Condition]:
     return {one.type: one for one in conditions if one.type is not None}
 
 
-def find_condition(conditions: Iterable[Condition], kind: ConditionType) -> Condition:
+def find_condition(conditions: Iterable[Condition], kind: str) -> Condition:
     """The condition of a type; an empty one where there is none."""
     found = NO_CONDITION
     for one in conditions:
         if one.type == kind:
             found = one  # of two of a type the last one counts
     return found
-
-
-def unmanaged_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """The conditions of others beside ours (a newer version, another tool), each type once.
-
-    The API server refuses a list with two of a type, or with one that has none.
-    """
-    found = conditions_by_type(conditions)
-    return tuple(one for kind, one in found.items() if kind not in _ORDER)
 
 
 def ready_reason(conditions: Iterable[Condition]) -> str | None:

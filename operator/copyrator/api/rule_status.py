@@ -178,7 +178,12 @@ class PassedOver(StatusMap, frozen=True, order=True):
     """Why, such as a key that it lacks."""
 
 
-_KINDS: Final = tuple(one.value for one in ConditionType)
+FIELDS_DROPPED: Final = "FieldsDropped"
+"""True where the API server drops fields of the copies; absent where it doesn't."""
+_KINDS: Final = (
+    *(ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED),
+    *(ConditionType.CERTIFICATE_EXPIRING, FIELDS_DROPPED),
+)
 
 
 def _read_conditions(raw: Any) -> tuple[Condition, ...]:
@@ -248,7 +253,7 @@ class RuleStatus(StatusMap, frozen=True):
             return self.unconfirmed.confirmed_generation
         return self.observed_generation or 0
 
-    def condition(self, kind: ConditionType) -> Condition:
+    def condition(self, kind: str) -> Condition:
         """The condition; an empty one where there is none."""
         return find_condition(self.conditions, kind)
 
@@ -316,13 +321,14 @@ def build_rule_status(
     status = RuleStatus(
         conditions=build_conditions(
             before.conditions,
-            verdict,
+            {
+                **verdict.conditions,
+                ConditionType.CERTIFICATE_EXPIRING: expiring(certificates, now, facts.warning),
+                FIELDS_DROPPED: _fields_dropped(dropped),
+            },
+            _KINDS,
             generation=generation,
             now=now,
-            further={
-                ConditionType.CERTIFICATE_EXPIRING: expiring(certificates, now, facts.warning),
-                ConditionType.FIELDS_DROPPED: _fields_dropped(dropped),
-            },
         ),
         observed_generation=generation,
         sources=facts.sources,

@@ -27,8 +27,16 @@ from copyrator.api.bundle_spec import (
     Retry,
     absent,
 )
-from copyrator.api.bundle_status import AgeStatus, BundleStatus, ClusterStatus, GateState, Outcome
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.bundle_status import (
+    ENGINE_CONDITIONS,
+    AgeStatus,
+    BundleCondition,
+    BundleStatus,
+    ClusterStatus,
+    GateState,
+    Outcome,
+)
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.consent import ConsentStatus
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.reasons import AnyReason, KeptReason, Reason
@@ -71,11 +79,18 @@ def status_parts() -> tuple[type[Record], ...]:
 
 
 @cache
+def bundle_conditions() -> Mapping[str, BundleCondition]:
+    """Those of the engine and the features by type, as they are ordered in a status."""
+    found = (*ENGINE_CONDITIONS, *listed("fields", "CONDITIONS"))
+    return {one.name: one for one in sorted(found, key=lambda one: one.place)}
+
+
+@cache
 def _words() -> Mapping[str, str]:
     """The texts that most statuses have, shared by all of them."""
-    own = (ConditionStatus, ConditionType, GateState, Outcome)
+    own = (ConditionStatus, GateState, Outcome)
     words = (str(word.value) for kind in (*own, *listed("fields", "TEXTS")) for word in kind)
-    return {word: word for word in (*map(str, bundle_reasons()), *words)}
+    return {word: word for word in map(str, (*bundle_reasons(), *bundle_conditions(), *words))}
 
 
 class Bundle(Root):

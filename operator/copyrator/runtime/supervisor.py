@@ -17,9 +17,8 @@ import click
 from copyrator.handlers import lifecycle
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.transport import KubeconfigError
-from copyrator.runtime import logs
+from copyrator.runtime import flags, logs
 from copyrator.runtime.app import App
-from copyrator.settings import config
 from copyrator.settings.config import Settings
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ def install() -> None:
     Raises:
         click.UsageError: a setting is invalid; kopf's command line prints it and exits with 2.
     """
-    settings = config.from_environment()
+    settings = flags.parse(flags.parameters())
     logs.configure(settings.log_format, settings.log_level)
     try:
         connection = asyncio.run(load_connection(settings.kubeconfig, settings.context))

@@ -1,42 +1,34 @@
-"""The operator's settings: one table, from which flags, variables, chart and documents are made.
+"""The operator's settings but those of features and plans, which are in their ``settings.py``.
 
-A flag has its setting's name: ``timer_idle`` is ``--timer-idle``, and a switch has ``--no-`` too.
-A variable is ``COPYRATOR_`` and the name, or an older one. `make generate` writes what comes from
-the table: docs/settings.md, the chart's values, their schema and the variables of its Deployment.
-
-Flags are click options, so that `copyrator run`, its `--help` and the variables for `kopf run` and
-the chart are always the same: `from_environment` parses the same options from an empty command
-line. An invalid value is reported once, with flag and variable, and exits with code 2.
+Flags, variables, the chart and documents are made from the rows. A flag has its setting's name:
+``timer_idle`` is ``--timer-idle``, and a switch has ``--no-`` too. A variable is ``COPYRATOR_`` and
+the name, or an older one. `make generate` writes docs/settings.md, the chart's values, their schema
+and the variables of its Deployment.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import os
-from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
 from copyrator.settings.options import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
     Chart,
+    Group,
     Items,
     Networks,
     Pairs,
     Seconds,
     Text,
-    composed,
-    option,
-    rows,
     setting,
 )
 
-DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-DNS_SUBDOMAIN = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-NAMESPACE_GLOB = "[-a-z0-9*?]{1,63}"
 TAG = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # OCI distribution spec, "Pulling manifests"
 KIND = r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?"
 LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
@@ -44,7 +36,6 @@ POD_KEY = "([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0
 
 NAMESPACE = Text(DNS_LABEL, "a namespace's name (lower case, digits, '-')")
 NAMESPACES = Items(DNS_LABEL, "a namespace's name")
-GLOBS = Items(NAMESPACE_GLOB, "a namespace's name or glob")
 PORT = click.IntRange(0, 65535)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -91,8 +82,7 @@ def _default_health_address() -> str:
     return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
 
 
-@rows
-class Runtime:
+class Runtime(Group, place=0):
     """The process and its cluster."""
 
     kubeconfig: Path | None = setting(
@@ -168,8 +158,7 @@ class Runtime:
     )
 
 
-@rows
-class Copies:
+class Copies(Group, place=10):
     """Rules and their copies."""
 
     rule_name: str | None = setting(
@@ -220,8 +209,7 @@ class Copies:
     )
 
 
-@rows
-class Engine:
+class Engine(Group, place=20):
     """Bundles and their Jobs."""
 
     jobs_ttl: int = setting(
@@ -301,24 +289,10 @@ class Engine:
     )
 
 
-@rows
-class Login:
-    """Identities of clouds."""
-
-    operator_identity_namespaces: tuple[str, ...] = setting(
-        GLOBS,
-        (),
-        "names or globs of namespaces whose Bundles with `spec.provider` use the "
-        "[operator's own identity](clouds.md#the-operators-own-identity) in place of their "
-        "service account's; its tokens reach Secrets of these namespaces "
-        "([what they open](security.md#identities-of-clouds))",
-        chart=Chart("bundles.operatorIdentity.namespaces"),
-    )
-
-
-@rows
-class Approval:
+class Gated(Group, place=40):
     """Plans and approval."""
+
+    # Signatures, promotion and other clusters gate Bundles, too; it is listed where most look.
 
     allowed_pod_metadata: tuple[str, ...] = setting(
         Items(f"{POD_KEY}(=[^,]*)?", "a key, or KEY=VALUE, of a label or annotation"),
@@ -328,89 +302,9 @@ class Approval:
         "pods of other Bundles get all of theirs",
         chart=Chart("bundles.allowedPodMetadata"),
     )
-    require_approval: tuple[tuple[str, str], ...] = setting(
-        Pairs(
-            "NAMESPACE-GLOB=OnRisk|Always",
-            NAMESPACE_GLOB,
-            "OnRisk|Always",
-            "a namespace's name or glob with OnRisk or Always, such as prod-*=Always",
-        ),
-        (),
-        "lowest `spec.approval.mode` of the Bundles in namespaces, and of those with their release "
-        "there, of several that match the highest; those who write Bundles can't change it "
-        "([who may approve](trust.md#who-may-approve)). There a username and password of "
-        "`spec.auth` need their host in an annotation "
-        "([credentials](trust.md#credentials-of-registries))",
-        chart=Chart("bundles.requireApproval", note="as `<name or glob>: OnRisk` or `Always`"),
-    )
-    require_bound_plans: tuple[str, ...] = setting(
-        GLOBS,
-        (),
-        "names or globs of Bundles' and their releases' namespaces where a plan isn't deployed "
-        "unless it is enforced, and bound or exact "
-        "([the words](approval.md#how-certain-a-plan-is))",
-        chart=Chart("bundles.requireBoundPlans"),
-    )
-    max_plan_jobs: int = setting(
-        click.IntRange(1, 100),
-        4,
-        "Jobs that may plan deploys at the same time; one namespace may have "
-        "[half of them](security.md#what-one-tenant-can-cost)",
-        chart=Chart("bundles.maxPlanJobs"),
-    )
-    guard_policy: str | None = setting(
-        Text(DNS_SUBDOMAIN, "a policy's name (lower case, digits, '-', '.')"),
-        None,
-        "name of the ValidatingAdmissionPolicy, and of its binding, by which the API server "
-        "refuses what isn't approved; its lists are ConfigMaps in the Lease's namespace",
-        unset="none",
-    )
 
 
-@rows
-class Attest:
-    """Attestations."""
-
-    attest_environments: tuple[tuple[str, str], ...] = setting(
-        Pairs(
-            "ENVIRONMENT=NAMESPACE-GLOB",
-            DNS_LABEL,
-            NAMESPACE_GLOB,
-            "an environment with a namespace's name or glob, such as staging=team-*",
-            several=True,
-        ),
-        (),
-        "namespaces whose Bundles may attest under an environment's name "
-        "([`spec.attest`](promotion.md#attest-what-stands-here)); names that aren't listed are "
-        "free for Bundles with a key of their own, and the operator's key (Secret "
-        "`copyrator-attest-key` in the rules' namespace) is only for those listed",
-        chart=Chart(
-            "attest.environments",
-            note="as `<environment>: [<namespaces or globs>]`. With `watchNamespaces` it also "
-            "allows reading the uid of `kube-system`, which names the cluster in attestations "
-            "([other clusters](promotion.md#from-other-clusters))",
-        ),
-    )
-
-
-@rows
-class Signatures:
-    """Signatures."""
-
-    require_signature_policy: bool = setting(
-        None,
-        False,
-        "deploy nothing while there is no [signature policy](signatures.md), the ConfigMap "
-        "`copyrator-signature-policy` in the rules' namespace",
-        chart=Chart(
-            "signaturePolicy.required",
-            note="the chart makes it of the values below, or you create it yourself",
-        ),
-    )
-
-
-@rows
-class Webhook:
+class Webhook(Group, place=70):
     """The webhook of registries."""
 
     webhook_port: int | None = setting(
@@ -445,9 +339,18 @@ class Webhook:
     )
 
 
-@composed
-class Settings(Runtime, Copies, Engine, Login, Approval, Attest, Signatures, Webhook):
+G = TypeVar("G", bound=Group)
+
+
+class Settings(Runtime, Copies, Engine, Gated, Webhook):
     """All settings, validated. Durations are seconds."""
+
+    features: tuple[Group, ...] = ()
+    """Groups of features and of plans; of the others the defaults hold."""
+
+    def of(self, kind: type[G]) -> G:
+        """The group of this type."""
+        return next((one for one in self.features if isinstance(one, kind)), None) or kind()
 
     @property
     def scopes(self) -> tuple[str | None, ...]:
@@ -457,67 +360,3 @@ class Settings(Runtime, Copies, Engine, Login, Approval, Attest, Signatures, Web
     def serves(self, namespace: str) -> bool:
         """Whether the operator serves a namespace."""
         return not self.watch_namespaces or namespace in self.watch_namespaces
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def options(command: Command) -> Command:
-    """Decorate a click command's function with the options of all settings."""
-    declared: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
-    declared.extend(reversed(parameters()))  # click collects them from the innermost outwards
-    return command
-
-
-def from_options(values: dict[str, Any]) -> Settings:
-    """Build the settings from click's values; values that aren't settings are ignored.
-
-    Raises:
-        click.UsageError: two settings contradict each other.
-    """
-    known = {field.name for field in dataclasses.fields(Settings)}
-    given = {k: v for k, v in values.items() if k in known and v is not None}
-    if "webhook_port" in given and "webhook_secret_file" not in given:
-        raise click.UsageError(
-            "--webhook-port (COPYRATOR_WEBHOOK_PORT) requires --webhook-secret-file "
-            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret any client could call it."
-        )
-    return Settings(**given)
-
-
-def from_environment() -> Settings:
-    """Read the settings from variables alone, for `kopf run`.
-
-    Raises:
-        click.UsageError: a value is not valid; the message names the variable.
-    """
-
-    def collect(**values: Any) -> Settings:
-        return from_options(values)
-
-    command = click.Command("copyrator", callback=collect, params=parameters())
-    settings = command.main(args=[], prog_name="copyrator", standalone_mode=False)
-    assert isinstance(settings, Settings)
-    return settings
-
-
-def parameters() -> list[click.Parameter]:
-    """Return new click options for all settings, in the order in which --help shows them."""
-    return [
-        *map(option, dataclasses.fields(Settings)),
-        click.Option(
-            ["--run-outside-cluster"],
-            is_flag=True,
-            hidden=True,
-            expose_value=False,
-            callback=_hint_outside_cluster,
-        ),
-    ]
-
-
-def _hint_outside_cluster(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(
-            "Hint: --run-outside-cluster is ignored; --kubeconfig chooses the cluster.",
-            err=True,
-        )

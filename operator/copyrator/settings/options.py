@@ -9,11 +9,13 @@ from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 import click
 
-_Class = TypeVar("_Class", bound=type)
+DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+DNS_SUBDOMAIN = "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+NAMESPACE_GLOB = "[-a-z0-9*?]{1,63}"
 
 
 class Chart(NamedTuple):
@@ -44,24 +46,24 @@ class Row(NamedTuple):
     chart: Chart | None = None
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Group:
+    """Settings of one thing, which the docstring says: a frozen dataclass whose fields are rows.
+
+    Those of a feature, and of plans, are in ``settings.py`` of its folder.
+    """
+
+    place: ClassVar[int]
+    """Groups with a lower one are first, in --help and wherever settings are listed."""
+
+    def __init_subclass__(cls, place: int = 0) -> None:
+        cls.place = place
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
 def setting(takes: click.ParamType[Any] | None, default: Any, text: str, **more: Any) -> Any:
     """A row of the table of settings, as a dataclass's field; ``more`` are fields of `Row`."""
     return dataclasses.field(default=default, metadata={"row": Row(takes, text, **more)})
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def rows(group: _Class) -> _Class:
-    """Mark a class as the settings of the feature that its name and docstring say."""
-    return group
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def composed(settings: _Class) -> _Class:
-    """Make one dataclass of all groups of rows that a class inherits, in their order."""
-    for group in settings.__bases__:
-        settings.__annotations__.update(group.__annotations__)
-    dataclasses.dataclass(frozen=True, kw_only=True)(settings)
-    return settings
 
 
 class Text(click.ParamType[Any]):
@@ -156,6 +158,9 @@ class Seconds(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{found} is not a valid number of seconds.", param, ctx)
         return found
+
+
+GLOBS = Items(NAMESPACE_GLOB, "a namespace's name or glob")
 
 
 def row_of(field: dataclasses.Field[Any]) -> Row:

@@ -87,7 +87,10 @@ async def deployed(cluster: BundleCluster, name: str = "shop", **wanted: Any) ->
 
 
 def annotate(cluster: BundleCluster, name: str = "shop", **annotations: str | None) -> None:
-    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    """Set annotations of the operator's, with ``_`` for ``-``, or remove those that are None."""
+    named = {
+        f"operator.werf.dev/{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
     cluster.change("bundles", name, metadata={"annotations": named})
 
 

@@ -23,6 +23,7 @@ from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 from tests.plan_jobs import Pod, in_all_shells, shell_of
+from tests.settings import settings_of
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.controller import BundleController
@@ -39,7 +40,6 @@ from copyrator.kube.watch.reflector import Timing, WatchSpec
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.runtime.prerequisites import MissingPrerequisite, retry_until_done
-from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
 from copyrator.workqueue.queue import DueScheduler, Outcome, Workers, WorkQueue
 
@@ -97,7 +97,7 @@ class Operator:
             recorder=EventRecorder(self.client) if recorder is None else recorder,
             oci=self.oci,
             hasher=lambda: hashlib.blake2b(key=b"key"),
-            settings=Settings(**settings),
+            settings=settings_of(**settings),
             metrics=self.metrics,
             clock=self.now,
             monotonic=self.monotonic,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import datetime
 from typing import Any
 
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.waiting import eventually
 
 SOAK = 3
@@ -14,16 +13,6 @@ SOAK = 3
 
 def promoted_from(*names: str, soak: str = f"{SOAK}s", namespace: str = "team") -> dict[str, Any]:
     return {"bundles": [{"namespace": namespace, "name": name} for name in names], "soak": soak}
-
-
-def annotate(cluster: BundleCluster, name: str, **annotations: str | None) -> None:
-    """Set annotations of a Bundle, or remove those that are None."""
-    body = copy.deepcopy(cluster.look("bundles", name) or {})
-    found = body["metadata"].setdefault("annotations", {})
-    for key, value in annotations.items():
-        found.pop(named := f"operator.werf.dev/{key.replace('_', '-')}", None)
-        found |= {} if value is None else {named: value}
-    cluster.write(path_of("bundles", name), body)
 
 
 def digest_of(cluster: BundleCluster, name: str) -> str:

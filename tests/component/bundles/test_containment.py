@@ -106,32 +106,6 @@ async def test_pods_and_a_log_are_read_up_to_their_bounds(
     assert all(int(seen.params["limit"]) <= BUNDLE_PODS for seen in pods)
 
 
-async def test_pods_that_only_have_a_jobs_label_say_nothing_about_it(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    """An outcome, a cause or a digest that somebody else's pod has."""
-    cluster.ends = None
-    bundle(retry={"limit": 0})
-    await run()
-    await eventually(lambda: cluster.runs)
-    (job,) = cluster.jobs()
-    labels = {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
-    ended = {"terminated": {"exitCode": 0, "message": '{"status": "deployed", "revision": 7}'}}
-    owners: list[list[dict[str, Any]]] = [
-        [],
-        [{"kind": "Job", "uid": "another", "controller": True}],
-        [{"kind": "Job", "uid": job["metadata"]["uid"]}],
-    ]
-    for number in range(9):
-        metadata = {"labels": labels, "ownerReferences": owners[number % 3]}
-        status = {"containerStatuses": [{"name": "werf", "state": ended}]}
-        cluster.put_object("pods", f"a-{number}", metadata=metadata, status=status)
-    cluster.end_job(cluster.runs[0], 0, '{"status": "deployed", "revision": 3}')
-
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["deployed"]["revision"] == 3
-
-
 def test_a_log_of_empty_lines_is_searched_in_no_time() -> None:
     log = "\n" * BUNDLE_LOG_BYTES + "digest:  " + "a" * 64
 

@@ -14,12 +14,14 @@ from tests.component.bundles.approvals import ALWAYS, condition, idle, plan, wai
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import RUNNING, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.features.previews.test_previews import ask, preview
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.references import Ref
@@ -27,7 +29,7 @@ from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 SHOP = BundleKey(TEAM, "shop")
 ROUND = 100
-COUNT = 10 * ROUND
+COUNT = (10 if LONG else 4) * ROUND
 """Bundles, of which so many exist at the same time."""
 REASONS = {
     *("Deployed", "AwaitingApproval", "NotPromoted", "ReleaseNotAccepted"),
@@ -95,7 +97,7 @@ class State:
     async def unhealthy(self) -> Any:
         self.bundle(health="Watch")
         deployment(self.cluster, ready=0, late=True)
-        operator = await self.run()
+        operator = await self.run(timing=timing_of())
         await eventually(lambda: condition(self.cluster, "Healthy") == ("False", "Unhealthy"))
         return operator
 
@@ -217,7 +219,7 @@ def features(number: int) -> dict[str, Any]:
 @pytest.mark.needs(
     *("age", "approval", "consent", "dependencies", "drift", "health", "promotion"),
 )
-async def test_a_thousand_bundles_with_all_kinds_of_features_leave_nothing(
+async def test_hundreds_of_bundles_with_all_kinds_of_features_leave_nothing(
     cluster: BundleCluster, werf: Werf, run: Run, bundle: Make
 ) -> None:
     cluster.namespace("prod")

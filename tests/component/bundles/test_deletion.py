@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.component.bundles.approvals import annotate, idle
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import (
     RUNNING,
@@ -30,10 +30,6 @@ async def deployed(cluster: BundleCluster) -> None:
 
 def delete(cluster: BundleCluster) -> None:
     cluster.drop(path_of("bundles", "shop"))
-
-
-def annotate(cluster: BundleCluster, **annotations: str) -> None:
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})
 
 
 def install(cluster: BundleCluster, release: str = "shop", namespace: str = TEAM) -> None:
@@ -84,13 +80,13 @@ async def test_what_is_deleted_is_not_deployed_once_more(
 
 async def test_waits_for_a_deploy_that_runs(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     cluster.ends = None
-    await run()
+    operator = await run()
     bundle()
     await eventually(lambda: cluster.runs)
 
     delete(cluster)
     await eventually(lambda: cluster.reason() == "Uninstalling")
-    await asyncio.sleep(0.3)
+    await idle(operator)
     assert cluster.jobs("uninstall") == []
 
     cluster.ends = succeed
@@ -139,38 +135,26 @@ async def test_keeping_the_release_means_letting_a_deploy_finish(
     assert cluster.jobs("uninstall") == []
 
 
-async def test_says_why_an_uninstall_failed_and_tries_again(
+async def test_a_failing_uninstall_is_tried_ever_more_seldom(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    await run(timing=replace(TIMING, uninstall_retry=0.5))
+    operator = await run(timing=replace(TIMING, uninstall_retry=60.0))
     bundle()
     await deployed(cluster)
     cluster.ends = lambda _: (1, "Error: no rights")
-
     delete(cluster)
-    await eventually(lambda: cluster.reason() == "UninstallFailed")
-    assert "force-delete" in cluster.message()
+    delays = []
+    for times in ("once", "2 times", "3 times"):
+        await eventually(lambda: f"failed {times}, " in cluster.message())  # noqa: B023
+        await idle(operator)
+        (said,) = re.findall(r"Next attempt at (\S+Z)", cluster.message())
+        due = datetime.fromisoformat(said)
+        delays.append(due - datetime.now(UTC))  # a Job ends by the machine's clock
+        operator.let_pass(due - operator.now() + timedelta(seconds=1))
 
-    cluster.ends = succeed
-    await gone(cluster)
-    assert len(cluster.jobs("uninstall")) >= 2
-
-
-async def test_a_failing_uninstall_is_tried_ever_more_seldom(
-    cluster: BundleCluster, run: Run, bundle: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    await run(timing=replace(TIMING, uninstall_retry=1.0))
-    bundle()
-    await deployed(cluster)
-    cluster.ends = lambda _: (1, "Error: no rights")
-
-    delete(cluster)
-    await eventually(lambda: "failed 3 times" in caplog.text)  # after the status was written
-    said = re.findall(r"failed (?:2|3) times, .*Next attempt at ([^ ]*Z)", caplog.text)
-    second, third = (datetime.fromisoformat(time) for time in said)
-    assert third - second >= timedelta(seconds=4)
-
-    annotate(cluster, **{"operator.werf.dev/force-delete": "true"})
+    minute = timedelta(minutes=1)
+    assert delays[0] < minute < delays[1] < 2 * minute < delays[2]
+    annotate(cluster, force_delete="true")
     await gone(cluster)
 
 
@@ -221,6 +205,7 @@ async def test_says_what_an_uninstall_lacks_and_when_it_is_tried_again(
     await eventually(lambda: cluster.message().startswith(begins), begins)
     assert cluster.reason() == "UninstallFailed"
     assert ". Next attempt at 20" in cluster.message()
+    assert "force-delete" in cluster.message()
     assert cluster.status()["attempted"].get("missing") == missing
     cluster.ends = succeed
     await gone(cluster)
@@ -263,30 +248,12 @@ async def test_lets_go_without_uninstalling(
     if "broken" in how:
         cluster.change("bundles", "shop", spec={"registry": "https://broken"})
     if how == "annotation":
-        annotations = {"operator.werf.dev/force-delete": "true"}
-        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+        annotate(cluster, force_delete="true")
     delete(cluster)
 
     await gone(cluster)
     assert cluster.jobs("uninstall") == []
     assert orphaned(operator) == 1
-
-
-async def test_force_delete_frees_a_bundle_that_hangs(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    await run()
-    bundle()
-    await deployed(cluster)
-    cluster.drop(path_of("serviceaccounts", "werf"))
-    delete(cluster)
-    await eventually(lambda: cluster.reason() == "UninstallFailed")
-    assert "ServiceAccount team/werf" in cluster.message()
-
-    annotations = {"operator.werf.dev/force-delete": "true"}
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})
-
-    await gone(cluster)
 
 
 async def test_a_namespace_that_goes_is_not_held_up(
@@ -444,35 +411,22 @@ async def test_a_bundle_with_a_broken_spec_is_uninstalled_where_it_was_deployed(
     assert {"name": "WERF_NAMESPACE", "value": "prod"} in env
 
 
-async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    operator = await run()
-    bundle()
-    await deployed(cluster)
-    await operator.stop()
-
-    delete(cluster)
-    await run()
-
-    await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == 1
-
-
+@pytest.mark.parametrize("by", ["its account", "force-delete"])
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
-    cluster: BundleCluster, run: Run, bundle: Make
+    cluster: BundleCluster, run: Run, bundle: Make, by: str
 ) -> None:
     await run(timing=replace(TIMING, uninstall_recheck=0.1))
     bundle()
     await deployed(cluster)
     cluster.drop(path_of("serviceaccounts", "werf"))
-
     delete(cluster)
 
     await eventually(lambda: cluster.reason() == "UninstallFailed")
     assert "ServiceAccount team/werf" in cluster.message()
     assert cluster.jobs("uninstall") == []
-
-    cluster.put_object("serviceaccounts", "werf")
+    if by == "force-delete":
+        annotate(cluster, force_delete="true")
+    else:
+        cluster.put_object("serviceaccounts", "werf")
     await gone(cluster)
-    assert len(cluster.runs) == 2
+    assert len(cluster.jobs("uninstall")) == (by != "force-delete")

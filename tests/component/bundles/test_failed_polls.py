@@ -7,25 +7,22 @@ test moves the operator's clock to the next time at which something is due.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.approvals import condition, idle
+from tests.component.bundles.approvals import annotate, condition, idle
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
-from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.choose import PollMemory
-from copyrator.bundles.engine.step import Change
 
 SHOP = BundleKey("team", "shop")
 DEPLOYED = ("True", "Deployed")
@@ -45,48 +42,21 @@ async def cuts_off(request: web.Request) -> web.Response:
     return web.Response()
 
 
-async def redirects_in_a_circle(request: web.Request) -> web.Response:
-    return web.Response(status=302, headers={"Location": request.path})
-
-
-async def redirects_to_nobody(_: web.Request) -> web.Response:
-    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
-
-
 async def redirects_to_a_refused_address(_: web.Request) -> web.Response:
     return web.Response(status=302, headers={"Location": "http://169.254.169.254/"})
 
 
 BAD_GATEWAY = answering(502)
 LENIENT: dict[str, tuple[Any, str]] = {
-    "429": (answering(429), "RateLimited"),
-    "429 with a pause": (answering(429, Retry_After="3600"), "RateLimited"),
     "403 with a pause": (answering(403, Retry_After="3600"), "RateLimited"),
-    "503 with a pause": (answering(503, Retry_After="3600"), "RegistryUnreachable"),
-    **{str(code): (answering(code), "RegistryUnreachable") for code in (500, 502, 503, 504)},
-    **{str(code): (answering(code), "RegistryUnreachable") for code in (400, 405, 408, 418, 451)},
-    **(
-        {str(code): (answering(code), "RegistryUnreachable") for code in (409, 410, 501, 507, 520)}
-        if LONG
-        else {}
-    ),
+    "502": (BAD_GATEWAY, "RegistryUnreachable"),
+    "418": (answering(418), "RegistryUnreachable"),
     "a page of a proxy": (answering(200, "<html>"), "RegistryUnreachable"),
     "no answer in time": (stalls, "RegistryUnreachable"),
     "cut off": (cuts_off, "RegistryUnreachable"),
-    "a circle": (redirects_in_a_circle, "RegistryUnreachable"),
-    "nobody is there": (redirects_to_nobody, "RegistryUnreachable"),
     "a refused address": (redirects_to_a_refused_address, "RegistryUnreachable"),
 }
-"""What may pass by itself, with its reason."""
-BASIC = {"WWW_Authenticate": 'Basic realm="r"'}
-AT_ONCE: dict[str, tuple[Any, str]] = {
-    "401": (answering(401), "AuthenticationFailed"),
-    "401 with a challenge": (answering(401, **BASIC), "AuthenticationFailed"),
-    "403": (answering(403), "AuthenticationFailed"),
-    "404": (answering(404), "TagNotFound"),
-    "404 of a tag list": (answering(404), "RepositoryNotFound"),
-}
-"""What somebody has to mend."""
+"""What may pass by itself, with its reason; which answers are such: tests/component/oci."""
 
 
 async def next_due(operator: Operator) -> None:
@@ -152,7 +122,7 @@ def failed(cluster: BundleCluster) -> int:
     ("fault", "reason", "version"),
     [
         *(pytest.param(*one, "1.0.0", id=name) for name, one in LENIENT.items()),
-        *(pytest.param(*LENIENT[name], "1.*", id=f"{name}, range") for name in ("429", "502")),
+        pytest.param(*LENIENT["502"], "1.*", id="502, range"),
     ],
 )
 async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
@@ -182,11 +152,12 @@ async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
 @pytest.mark.parametrize(
     ("fault", "reason", "version"),
     [
-        pytest.param(*found, version, id=f"{version}-{what}")
-        for what, found in AT_ONCE.items()
-        for version in ("1.0.0", "1.*")
-        if found[1] != ("TagNotFound" if version == "1.*" else "RepositoryNotFound")
+        (answering(401), "AuthenticationFailed", "1.0.0"),
+        (answering(404), "TagNotFound", "1.0.0"),
+        (answering(403), "AuthenticationFailed", "1.*"),
+        (answering(404), "RepositoryNotFound", "1.*"),
     ],
+    ids=["401", "no tag", "403 of a tag list", "no repository"],
 )
 async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
     cluster: BundleCluster,
@@ -213,18 +184,11 @@ async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
     [
         # After two intervals, where the third failure is before: retries are made sooner.
         ("10m", BAD_GATEWAY, 1200),
-        ("14m", BAD_GATEWAY, 1680),
-        ("2m", answering(429), 240),
-        # With the third failure, where that is later: the registry requests pauses.
-        ("10s", BAD_GATEWAY, 20),
-        # Each is 60 s and, by the Bundle's place in the interval, up to 10 s long.
+        # With the third failure, where that is later: the registry requests pauses of 60 s, each
+        # of which is up to 10 s longer by the Bundle's place in the interval.
         ("10s", answering(429, Retry_After="60"), 130),
-        # At most 30 minutes.
-        ("15m", BAD_GATEWAY, 1800),
-        ("1h", BAD_GATEWAY, 1800),
+        # At most 30 minutes, also where the host gets no request meanwhile.
         ("24h", BAD_GATEWAY, 1800),
-        # Also where the host gets no request meanwhile.
-        ("10m", answering(429, Retry_After="3600"), 1800),
         ("1h", answering(503, Retry_After="3600"), 1800),
     ],
 )
@@ -286,17 +250,6 @@ async def test_different_errors_are_one_row_and_each_is_told_at_once(
     assert not {"failedPolls", "lastError"} & set(cluster.status())
 
 
-async def test_a_success_begins_the_count_anew(
-    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
-) -> None:
-    for _ in range(4):
-        for fault in (BAD_GATEWAY, BAD_GATEWAY, None):
-            registry.fault = fault
-            await next_poll(operator)
-            assert condition(cluster, "Ready") == DEPLOYED
-        assert failed(cluster) == 0
-
-
 async def test_a_refusal_in_between_is_told_at_once(
     cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:
@@ -317,14 +270,13 @@ async def test_a_first_poll_that_fails_is_told_at_once(
 ) -> None:
     cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
     cluster.put_object("secrets", "creds", data={"username": "YQ==", "password": "YQ=="})
-    disabled = "operator.werf.dev/disable-autoupdate"
     registry.fault = BAD_GATEWAY if what == "new" else None
     bundle(values="values", auth="creds")
     operator = await run()
     if what != "new":
         await deployed(cluster, operator)
         if what == "resumed":
-            cluster.change("bundles", "shop", metadata={"annotations": {disabled: ""}})
+            annotate(cluster, disable_autoupdate="")
             await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
     registry.fault = BAD_GATEWAY
     operator.let_pass(timedelta(seconds=5))  # the last answer counts for a second
@@ -335,7 +287,7 @@ async def test_a_first_poll_that_fails_is_told_at_once(
     elif what == "credentials":
         cluster.change("secrets", "creds", data={"password": "Yg=="})
     elif what == "resumed":
-        cluster.change("bundles", "shop", metadata={"annotations": {disabled: None}})
+        annotate(cluster, disable_autoupdate=None)
 
     await eventually(lambda: condition(cluster, "Ready") == UNREACHABLE, cluster.message())
 
@@ -401,10 +353,8 @@ async def test_after_hours_without_an_operator_the_registry_is_asked_first(
 @pytest.mark.parametrize(
     "forged",
     [
-        {"count": 1, "since": "9999-12-31T23:59:59Z"},
-        {"count": 3, "since": "0001-01-01T00:00:00Z"},
+        {"count": 3, "since": "9999-12-31T23:59:59Z"},
         {"count": -(2**31), "since": "x"},
-        {"count": 2**31 - 1},
     ],
     ids=str,
 )
@@ -418,41 +368,6 @@ async def test_a_record_that_others_wrote_fails_nothing_and_ends_with_a_success(
     await next_poll(operator)
     assert condition(cluster, "Ready") == DEPLOYED
     assert "failedPolls" not in cluster.status()
-
-
-async def test_a_decision_without_a_new_poll_counts_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, operator: Operator
-) -> None:
-    registry.fault = BAD_GATEWAY
-    await next_poll(operator)
-
-    for _ in range(4):
-        operator.controller._context.schedule.changed(SHOP, Change.DEPENDENCY)
-        await settled(operator)
-
-    assert failed(cluster) == 1
-
-
-async def test_a_request_fails_at_once_and_is_handled_when_a_poll_succeeds(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle()
-    operator = await run(timing=replace(TIMING, poll_error_sharing=0.0))
-    await deployed(cluster, operator)
-    registry.fault = BAD_GATEWAY
-    annotations = {"operator.werf.dev/requestedAt": "now", "operator.werf.dev/forceAt": "now"}
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})
-
-    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
-    assert cluster.status()["lastFailedForce"] == "now"
-    assert cluster.status()["lastError"]["reason"] == "RegistryUnreachable"
-    assert condition(cluster, "Ready") == DEPLOYED
-    assert len(cluster.runs) == 1
-
-    registry.fault = None
-    await next_poll(operator)
-    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
-    await eventually(lambda: len(cluster.runs) == 2)
 
 
 @pytest.mark.parametrize("what", ["InvalidSpec", "AutoupdateDisabled", "ValuesMissing"])
@@ -472,8 +387,7 @@ async def test_what_ends_the_polls_ends_their_record(
     elif what == "ValuesMissing":
         cluster.change("bundles", "shop", spec={"values": "none"})
     else:
-        annotations = {"operator.werf.dev/disable-autoupdate": ""}
-        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+        annotate(cluster, disable_autoupdate="")
 
     await eventually(lambda: cluster.reason() == what)
     assert "failedPolls" not in cluster.status()

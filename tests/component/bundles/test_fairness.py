@@ -178,7 +178,7 @@ async def test_values_that_cannot_be_read_occupy_some_workers_only(
         return await cluster.serve(request)
 
     cluster.always("get", slow_for_the_crowd)
-    await run()
+    operator = await run()
     reads = f"/namespaces/{CROWD}/secrets/"
     await eventually(lambda: any(reads in seen.path for seen in cluster.of("get")))
 
@@ -186,6 +186,7 @@ async def test_values_that_cannot_be_read_occupy_some_workers_only(
 
     await eventually(lambda: cluster.reason() == "Deployed")
     assert sum(reads in seen.path for seen in cluster.of("get")) <= 2
+    await operator.stop(0.0)
 
 
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "by name only"])

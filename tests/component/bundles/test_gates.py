@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
+from tests.component.bundles.approvals import annotate, condition, idle
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -63,17 +65,13 @@ def window() -> Rule:
 
 
 @pytest.fixture
-def gates(signed: Rule, window: Rule) -> Gates:
-    return Gates(version=(signed.gate,), moment=(window.gate,))
-
-
-def condition(cluster: BundleCluster, kind: str, name: str = "shop") -> tuple[str, str]:
-    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
-    one = found.get(kind, {})
-    return one.get("status", ""), one.get("reason", "")
+def run(run: Run, signed: Rule, window: Rule) -> Run:
+    """Its operators have these gates."""
+    return partial(run, gates=Gates(version=(signed.gate,), moment=(window.gate,)))
 
 
 async def deployed(cluster: BundleCluster, version: str, name: str = "shop") -> None:
+    """It runs, whatever waits."""
     await eventually(
         lambda: (
             cluster.reason(name) == "Deployed"
@@ -83,27 +81,11 @@ async def deployed(cluster: BundleCluster, version: str, name: str = "shop") -> 
     )
 
 
-async def polled(registry: FakeRegistry, times: int = 3) -> None:
-    before = registry.count(*HEADS)
-    await eventually(lambda: registry.count(*HEADS) >= before + times, "polls")
-
-
-def annotate(cluster: BundleCluster, **annotations: str) -> None:
-    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
-    cluster.change("bundles", "shop", metadata={"annotations": named})
-
-
-def soon(seconds: float = 2.0) -> datetime:
-    """A whole second, as a status has no parts of one."""
-    return (datetime.now(UTC) + timedelta(seconds=seconds + 1)).replace(microsecond=0)
-
-
 async def test_the_highest_version_that_passes_is_deployed_and_the_others_are_named(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
 ) -> None:
     for version in ("1.0.1", "1.0.2", "1.0.3"):
@@ -113,7 +95,7 @@ async def test_the_highest_version_that_passes_is_deployed_and_the_others_are_na
         "1.0.2": Waiting("TooYoung", "seen a moment ago"),
     }
     bundle(version="1.0.*")
-    await run(gates=gates)
+    await run()
     await deployed(cluster, "1.0.1")
     status = cluster.status()
     assert status["available"]["version"] == "1.0.1"
@@ -138,16 +120,15 @@ async def test_a_version_that_passes_later_is_deployed_then(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
 ) -> None:
     signed.verdicts = {"1.0.1": Refused("Unsigned", "no signature")}
     registry.put("app", "1.0.1", "next")
     bundle(version="1.0.*")
-    await run(gates=gates, timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await deployed(cluster, "1.0.0")
     writes = cluster.bundle_writes()
-    await polled(registry, 6)
+    await polled(operator, registry)
     assert cluster.bundle_writes() == writes, "a version that is refused is no news at each poll"
     signed.verdicts.clear()
     await deployed(cluster, "1.0.1")
@@ -156,11 +137,11 @@ async def test_a_version_that_passes_later_is_deployed_then(
 
 
 async def test_where_nothing_passes_and_nothing_runs_it_stalls(
-    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, signed: Rule
+    cluster: BundleCluster, run: Run, bundle: Make, signed: Rule
 ) -> None:
     signed.verdicts = {"*": Refused("Unsigned", "no signature")}
     bundle(version="1.0.0")
-    await run(gates=gates)
+    await run()
     await eventually(lambda: cluster.reason() == "Unsigned")
     assert condition(cluster, "Ready") == ("False", "Unsigned")
     assert condition(cluster, "Stalled") == ("True", "Unsigned")
@@ -173,14 +154,13 @@ async def test_at_most_fifty_are_asked_for(
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
 ) -> None:
     for number in range(MAX_CANDIDATES + 10):
         registry.put("app", f"1.0.{number}", f"{number}")
     signed.verdicts = {"*": Refused("Unsigned", "no signature")}
     bundle(version="1.0.*")
-    await run(gates=gates)
+    await run()
     await eventually(lambda: cluster.reason() == "Unsigned")
     assert registry.count(*HEADS) == MAX_CANDIDATES
     assert {version for version, _ in signed.asked} == {
@@ -193,11 +173,10 @@ async def test_a_tag_that_names_a_refused_digest_leaves_the_deployed_one_to_be_d
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
 ) -> None:
     bundle(version="1.0.0")
-    await run(gates=gates, timer_interval=1.0)
+    await run(timer_interval=1.0)
     await deployed(cluster, "1.0.0")
     first = cluster.status()["deployed"]["digest"]
     second = registry.put("app", "1.0.0", "pushed anew")
@@ -217,24 +196,27 @@ async def test_a_wait_that_ends_by_itself_ends_then_also_after_a_restart(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
-    gates: Gates,
     window: Rule,
     restart: bool,
 ) -> None:
-    operator = await run(gates=gates)
-    opens = soon(4.0)
+    operator = await run()
+    opens = (operator.now() + timedelta(hours=1)).replace(microsecond=0)
     window.verdicts = {"*": Waiting("OutsideWindow", "opens soon", opens)}
     bundle(version="1.0.0")
+
     await eventually(lambda: cluster.reason() == "OutsideWindow")
     assert condition(cluster, "Ready")[0] == "Unknown"
     assert condition(cluster, "Reconciling")[0] == "True"
     assert cluster.status()["gates"][-1]["until"] == opens.strftime("%Y-%m-%dT%H:%M:%SZ")
     if restart:
         await operator.stop()
-        await run(gates=gates)
+        operator = await run()
+    operator.let_pass(timedelta(minutes=59))
+    await idle(operator)
     assert cluster.jobs() == []
+    operator.let_pass(timedelta(minutes=1))
     await deployed(cluster, "1.0.0")
-    assert datetime.now(UTC) >= opens
+    assert operator.now() >= opens
 
 
 async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit_is_not(
@@ -242,11 +224,10 @@ async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     window: Rule,
 ) -> None:
     bundle(version="1.*")
-    await run(gates=gates, timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await deployed(cluster, "1.0.0")
     window.verdicts = {"*": Waiting("OutsideWindow", "opens on Monday")}
     registry.put("app", "1.1.0", "next")
@@ -254,7 +235,7 @@ async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit
     assert condition(cluster, "Ready") == ("True", "Deployed")
     assert cluster.status()["available"]["version"] == "1.1.0"
     writes = cluster.bundle_writes()
-    await polled(registry, 6)
+    await polled(operator, registry)
     assert cluster.bundle_writes() == writes
 
     cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
@@ -266,10 +247,10 @@ async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit
 
 
 async def test_a_request_waits_at_a_moment_gate_and_a_force_passes_over_it(
-    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
+    cluster: BundleCluster, run: Run, bundle: Make, window: Rule
 ) -> None:
     bundle(version="1.0.0")
-    await run(gates=gates, timer_interval=1.0)
+    await run(timer_interval=1.0)
     await deployed(cluster, "1.0.0")
     window.verdicts = {"*": Waiting("OutsideWindow", "opens on Monday")}
     annotate(cluster, requestedAt="now")
@@ -288,11 +269,10 @@ async def test_a_request_that_a_version_gate_stops_deploys_the_deployed_digest_a
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
 ) -> None:
     bundle(version="1.*")
-    await run(gates=gates, timer_interval=1.0)
+    await run(timer_interval=1.0)
     await deployed(cluster, "1.0.0")
     signed.verdicts = {"1.1.0": Refused("Unsigned", "no signature")}
     registry.put("app", "1.1.0", "next")
@@ -310,13 +290,12 @@ async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
-    gates: Gates,
     signed: Rule,
     verdict: Verdict,
     is_deployed: bool,
 ) -> None:
     bundle(version="1.0.0")
-    await run(gates=gates)
+    await run()
     if is_deployed:
         await deployed(cluster, "1.0.0")
     signed.verdicts = {"*": verdict}
@@ -330,11 +309,11 @@ async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
 
 
 async def test_a_bundle_without_gates_has_no_trace_of_them(
-    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
+    cluster: BundleCluster, run: Run, bundle: Make, window: Rule
 ) -> None:
     window.verdicts = {"*": Refused("Never", "closed")}
     bundle("free", version="1.0.0")
-    await run(gates=gates)
+    await run()
     await deployed(cluster, "1.0.0", "free")
     assert "gates" not in cluster.status("free")
     assert condition(cluster, "UpdatePending", "free") == ("", "")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import generate_latest
-from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_deletion import delete
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -70,28 +69,3 @@ async def test_the_age_of_the_last_good_poll_grows_while_polls_fail(
     registry.put("app", "1.0.0", "one")
     await eventually(lambda: cluster.reason() == "Deployed")
     await eventually(lambda: shown(operator)["copyrator_oldest_poll_seconds"] < 1.5)
-
-
-async def test_quarantined_bundles_are_counted(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = fail
-    operator = await run()
-    bundle(retry={"limit": 0})
-    await eventually(lambda: cluster.reason() == "Quarantined")
-
-    failed = 'copyrator_deploys_total{action="deploy",result="failed"}'
-    await shows(operator, {"copyrator_bundles_quarantined": 1, failed: 1})
-
-
-async def test_uninstalls_are_counted(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    operator = await run()
-    bundle()
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-    delete(cluster)
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-
-    await shows(operator, {'copyrator_deploys_total{action="uninstall",result="succeeded"}': 1})

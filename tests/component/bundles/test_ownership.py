@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -70,13 +69,13 @@ async def test_a_job_that_runs_is_seen_to_its_end_before_the_release_is_the_name
 ) -> None:
     cluster.ends = None
     squat()
-    await run()
+    operator = await run()
     await eventually(lambda: len(cluster.runs) == 1, "aside/shop deploys")
 
     bundle()
     await eventually(lambda: cluster.reason() == "ReleaseConflict")
     assert "aside/shop" in cluster.message()
-    await asyncio.sleep(0.3)
+    await idle(operator)
     assert len(cluster.runs) == 1, "no second Job beside the first"
 
     cluster.end_job(cluster.runs[0], 1, "Error: no", "aside")
@@ -97,8 +96,7 @@ async def test_who_deployed_it_keeps_it_through_a_restart(
     await eventually(lambda: cluster.reason() == "ReleaseConflict")
     await operator.stop()
 
-    await run()
-    await asyncio.sleep(0.5)
+    await idle(await run())
 
     assert cluster.reason() == "ReleaseConflict"
     assert "already deploys release team/shop" in cluster.message()

@@ -7,17 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from aiohttp import web
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.test_failed_polls import settled
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.text import parse_time
-
-DISABLED = {"operator.werf.dev/disable-autoupdate": ""}
 
 
 async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
@@ -45,54 +43,19 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A status takes as long to parse as its HEAD to send."""
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     bundle()
     await eventually(lambda: cluster.jobs() and cluster.reason() == "Deployed")
     await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
     asked = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
-    await asyncio.sleep(0.3)
+    await idle(operator)
     read: list[object] = []
     monkeypatch.setattr("copyrator.bundles.engine.bundle.parse_status", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 
     assert read == []
-
-
-async def test_bundles_of_one_tag_share_each_poll(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    for i in range(10):
-        bundle(f"shop{i}")
-    await run(timer_interval=2.0)
-    await eventually(
-        lambda: all(cluster.reason(f"shop{i}") == "Deployed" for i in range(10)), seconds=30
-    )
-    await asyncio.sleep(0.5)
-    before, loop = len(registry.asked), asyncio.get_running_loop()
-    started = loop.time()
-
-    await eventually(lambda: len(registry.asked) >= before + 3)
-
-    assert loop.time() - started > 2.0  # one each two seconds, however many Bundles there are
-
-
-async def test_a_restart_polls_nothing_that_has_its_answer(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    operator = await run()
-    bundle()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
-    await operator.stop()
-    writes, asked = cluster.writes_seen, len(registry.asked)
-
-    second = await run()
-    await eventually(lambda: second.scheduler.next_due() is not None)
-
-    assert len(registry.asked) == asked
-    assert cluster.writes_seen == writes
 
 
 async def test_a_restart_changes_no_time_of_a_poll(
@@ -121,42 +84,6 @@ async def test_a_restart_changes_no_time_of_a_poll(
         moment = second.now() + timedelta(seconds=due - second.monotonic())
         late = (moment - announced).total_seconds()
         assert (late + 0.1) % day < 1.2, "the time that was announced, or the next if it has passed"
-
-
-async def test_while_autoupdate_is_disabled_the_registry_is_not_asked(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(metadata={"annotations": DISABLED})
-    operator = await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
-
-    cluster.change("bundles", "shop", spec={"version": "2.0.0"})
-    cluster.change("bundles", "shop", status={"forceUpdate": 1})
-    await eventually(lambda: cluster.status()["observedGeneration"] == 2)
-
-    assert registry.asked == []
-    assert operator.scheduler.next_due() is None
-    assert cluster.status()["forceUpdate"] == 1  # it waits
-
-    registry.put("app", "2.0.0", "two")
-    cluster.change("bundles", "shop", metadata={"annotations": dict.fromkeys(DISABLED)})
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["forceUpdate"] == 0
-
-
-async def test_a_suspended_bundle_is_polled_and_shows_what_there_is(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    digest = registry.put("app", "1.0.0", "one")
-    bundle(suspend=True)
-    await run()
-
-    await eventually(lambda: cluster.reason() == "Suspended")
-    assert cluster.status()["available"]["digest"] == digest
-    assert cluster.runs == []
-
-    cluster.change("bundles", "shop", spec={"suspend": False})
-    await eventually(lambda: cluster.reason() == "Deployed")
 
 
 async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
@@ -190,20 +117,6 @@ async def test_a_registry_that_takes_its_time_is_mentioned(
     await eventually(lambda: cluster.reason() == "Deployed")
 
 
-async def test_a_tag_that_appears_later_is_found(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(version="2.0.0")
-    await run(timing=replace(TIMING, poll_retry=0.2, poll_error_sharing=0.0))
-    await eventually(lambda: cluster.reason() == "TagNotFound")
-    assert "2.0.0" in cluster.message()
-
-    registry.put("app", "2.0.0", "two")
-
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert "lastError" not in cluster.status()
-
-
 async def test_an_error_that_stays_is_written_a_few_times_and_then_no_more(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -216,24 +129,6 @@ async def test_an_error_that_stays_is_written_a_few_times_and_then_no_more(
     await eventually(lambda: len(registry.asked) >= asked + 2)
 
     assert cluster.writes_seen == writes
-
-
-async def test_a_rotated_secret_is_used_at_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "good"}
-    cluster.put_object("secrets", "creds", data={"username": "YWxpY2U=", "password": "YmFk"})
-    bundle(auth="creds")
-    await run()
-    await eventually(lambda: cluster.reason() == "AuthenticationFailed")
-    assert cluster.status()["ready"] == 0
-
-    cluster.change("secrets", "creds", data={"password": "Z29vZA=="})
-
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["ready"] == 1
-    init = cluster.jobs()[0]["spec"]["template"]["spec"]["initContainers"][0]
-    assert init["command"][-1] == registry.host
 
 
 async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
@@ -276,46 +171,31 @@ async def test_a_poll_that_was_pending_when_the_spec_was_refused_is_made_anew(
     assert len(cluster.runs) == 1, "not by the answer from before, and then by a new one"
 
 
-async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    async def enough(_: web.Request) -> web.Response:
-        return web.Response(status=429, headers={"Retry-After": "2"})
-
-    registry.fault = enough
-    bundle("one")
-    bundle("two", repo="other")
-    registry.put("other", "1.0.0", "x")
-    await run(timing=replace(TIMING, poll_retry=0.2))
-    await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "RateLimited")
-    asked = len(registry.asked)
-    assert asked <= 2
-    registry.fault = None
-
-    await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "Deployed")
-
-
 async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    loop, moments = asyncio.get_running_loop(), list[float]()
-
-    def asked(count: int) -> bool:
-        moments.extend([loop.time()] * (len(registry.asked) - len(moments)))
-        return len(moments) >= count
-
     bundle()
-    await run(timer_interval=1.0, timer_idle=4.0)
-    await eventually(lambda: cluster.reason() == "Deployed" and asked(3))
+    operator = await run(timer_interval=60.0, timer_idle=600.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
 
-    before = len(moments)
+    async def polls(minutes: int) -> int:
+        """How many there are in the next minutes."""
+        before = len(registry.asked)
+        for _ in range(minutes):
+            await settled(operator)
+            operator.let_pass(timedelta(minutes=1))
+        await settled(operator)
+        return len(registry.asked) - before
+
+    await polls(11)
+    assert await polls(3) == 3
+
     cluster.change("bundles", "shop", spec={"retry": {"limit": 3}})
-    edited = loop.time()
-    await eventually(lambda: asked(before + 4) and moments[-1] - moments[-2] < 2.0, "each second")
-
-    new = moments[before:]
-    # One for the edit, and one that it may have met.
-    assert len([at for at in new if at - edited < 3.9]) <= 2
+    await eventually(lambda: cluster.status()["observedGeneration"] == 2)
+    await settled(operator)
+    assert await polls(9) == 0
+    await polls(2)
+    assert await polls(3) == 3
 
 
 async def test_an_answer_alone_is_no_reason_to_read_again_what_the_poll_was_begun_with(

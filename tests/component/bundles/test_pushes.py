@@ -27,19 +27,6 @@ async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> N
     await eventually(lambda: operator.scheduler.next_due() is not None)
 
 
-async def test_a_push_is_deployed_without_waiting_for_the_interval(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    operator = await run(timer_interval=3600.0)
-    bundle()
-    await settle(cluster, operator)
-
-    digest = registry.put("app", "1.0.0", "other")
-    assert operator.controller.pushed([APP]) == 1
-
-    await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
-
-
 async def test_a_push_that_the_registry_tells_of_before_its_tag_shows_it_is_deployed(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
@@ -27,45 +25,11 @@ def one_watch(cluster: BundleCluster, bundle: Make, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("one_watch")
-async def test_bundles_that_name_the_same_object_share_its_watch(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("two", values="shared")
-    operator = await run(timer_interval=3600.0)
-    await eventually(lambda: deploys(cluster, "one") == deploys(cluster, "two") == 1)
-    await eventually(
-        lambda: all(job["spec"]["ttlSecondsAfterFinished"] == 120 for job in cluster.jobs())
-    )
-    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
-    await asyncio.sleep(0.3)  # the Jobs' last events may still come, and each is a visit
-
-    edit(cluster, "shared")
-
-    await eventually(lambda: deploys(cluster, "one") == deploys(cluster, "two") == 2)
-
-
-@pytest.mark.usefixtures("one_watch")
 async def test_an_object_beyond_the_limit_is_read_at_each_poll(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     await run(timer_interval=1.0)
     await eventually(lambda: deploys(cluster, "one") == 1)
-    bundle("two", values="own")
-    await eventually(lambda: deploys(cluster, "two") == 1)
-
-    edit(cluster, "own")
-
-    await eventually(lambda: deploys(cluster, "two") == 2)
-
-
-@pytest.mark.usefixtures("one_watch")
-async def test_a_watch_that_nobody_needs_any_more_is_free_for_another(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    await run(timer_interval=3600.0)
-    await eventually(lambda: deploys(cluster, "one") == 1)
-    cluster.change("bundles", "one", spec={"values": None})
-    await eventually(lambda: deploys(cluster, "one") == 2)
     bundle("two", values="own")
     await eventually(lambda: deploys(cluster, "two") == 1)
 

@@ -17,7 +17,6 @@ from tests.component.oci.fake_registry import FakeRegistry, digest_of
 Inherit = Callable[..., None]
 
 CONFIG = "sha256:" + "c" * 64
-OTHER = "sha256:" + "d" * 64
 
 
 def put(registry: FakeRegistry, tag: str, text: str, config: str = CONFIG) -> str:
@@ -73,17 +72,6 @@ async def test_the_same_config_is_the_baseline_and_the_next_push_is_deployed(
     assert len(cluster.runs) == 1
 
 
-async def test_another_config_is_deployed_like_a_new_bundle(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, inherit: Inherit
-) -> None:
-    digest = put(registry, "1.0.0", "pushed after the original stopped", OTHER)
-    inherit()
-    await run()
-
-    await deployed(cluster, digest)
-    assert len(cluster.runs) == 1
-
-
 async def test_nothing_is_deployed_only_because_the_registry_is_down(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -93,7 +81,7 @@ async def test_nothing_is_deployed_only_because_the_registry_is_down(
     digest = put(registry, "1.0.0", "first")
     registry.fault = unknown_for_now
     inherit()
-    await run(timing=replace(TIMING, poll_retry=0.2))
+    await run(timing=replace(TIMING, poll_retry=0.2, poll_error_sharing=0.0))
     await eventually(lambda: cluster.reason() == "RegistryUnreachable")
 
     registry.fault = None

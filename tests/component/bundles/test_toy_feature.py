@@ -26,21 +26,26 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.toy_feature.greeting import feature, fields
 from tests.toy_feature.greeting.feature import GreetingFeature
 
-from copyrator.api import conditions
 from copyrator.api.names import ANN_FREEZE
 from copyrator.api.text import detail_lines
 from copyrator.bundles import features
-from copyrator.bundles import fields as bundle_fields
 from copyrator.bundles.engine.feature import Feature
-from copyrator.bundles.fields import bundle_reasons
+from copyrator.bundles.fields import (
+    bundle_conditions,
+    bundle_reasons,
+    spec_parts,
+    status_parts,
+)
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import BundleView, describe_bundle
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import WatchSpec
+from copyrator.runtime.flags import parameters
 from copyrator.settings.config import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests" / "toy_feature" / "greeting"
+OTHERS = [{"type": "Synced", "status": "True"}]
 POINTS = [
     name
     for name, what in vars(Feature).items()
@@ -87,8 +92,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setitem(sys.modules, f"{features.__name__}.greeting{name}", found)
     monkeypatch.setattr(features, "FEATURES", ("greeting", *features.FEATURES))
     monkeypatch.setattr(feature, "FEATURE", recording(made))
-    kind = fields.GreetingCondition.GREETED
-    monkeypatch.setitem(conditions._ORDER, kind, len(conditions._ORDER))
     _forget_list()
     yield made
     _forget_list()
@@ -96,7 +99,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def _forget_list() -> None:
     """What is read of the list of features once."""
-    for found in (bundle_fields.spec_parts, bundle_fields.status_parts, bundle_reasons):
+    for found in (spec_parts, status_parts, bundle_conditions, bundle_reasons):
         found.cache_clear()
 
 
@@ -114,6 +117,7 @@ class House:
     registry: FakeRegistry
     run: Run
     told: Told = field(default_factory=Told)
+    settings: dict[str, Any] = field(default_factory=dict)
     operator: Any = None
 
     async def open(self, **book: str) -> None:
@@ -127,7 +131,9 @@ class House:
             self.listed = operator.pool.acquire(watch, lambda *_: None)
 
         timing = replace(TIMING, poll_report=600.0)
-        self.operator = await self.run(recorder=self.told, timing=timing, prepare=prepare)
+        self.operator = await self.run(
+            recorder=self.told, timing=timing, prepare=prepare, **self.settings
+        )
         await eventually(lambda: self.listed.synced)
 
     def create(self, name: str = "shop", **spec: Any) -> None:
@@ -139,7 +145,7 @@ class House:
             name,
             spec={**source, "version": "1.0.0", "greeting": greeting, **spec},
             metadata={"annotations": {fields.ANN_GREET: "one"}},
-            status={"greeting": {"asked": "one", "answered": "one"}},
+            status={"greeting": {"asked": "one", "answered": "one"}, "conditions": OTHERS},
         )
 
     def print(self, name: str, code: int) -> None:
@@ -201,6 +207,8 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
 
     cluster.change("configmaps", "book", data={"words": "hello"})
     await eventually(lambda: house.condition() == ("True", "Greeted", "hello"))
+    kinds = [one["type"] for one in cluster.status()["conditions"]]
+    assert kinds == ["Ready", "Reconciling", "Stalled", "UpdatePending", "Greeted", "Synced"]
     digest = cluster.status()["deployed"]["digest"]
     known = {"asked": "one", "answered": "one", "digest": digest, "welcome": True, "heard": True}
     assert house.greeting() == known | {"judged": house.greeting()["judged"]}
@@ -215,6 +223,16 @@ async def test_a_release_greets_and_says_farewell(house: House) -> None:
     await eventually(lambda: cluster.look("bundles", "shop") is None)
     assert house.told.said["Farewell"] == ["shop leaves"]
     await eventually(lambda: not len(house.operator.controller._context.memories))
+
+
+async def test_a_setting_names_the_words_for_those_who_have_none(house: House) -> None:
+    flags = [option.opts for option in parameters()]
+    assert flags.index(["--greeting-house"]) == len(flags) - 2, "before the one of an original"
+    house.settings = {"namespace": TEAM, "greeting_house": "parlour"}
+    house.cluster.put_object("configmaps", "parlour", data={"words": "welcome"})
+    await house.open()
+    house.create()
+    await eventually(lambda: house.condition() == ("True", "Greeted", "welcome"))
 
 
 async def test_the_annotation_has_the_same_version_greet_once_more(house: House) -> None:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.component.bundles.approvals import annotate
+from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.api.keys import BundleKey
@@ -26,24 +28,19 @@ from copyrator.bundles.engine.context import BundleTiming
 async def deployed(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> Callable[..., Any]:
-    """Deploys 1.0.1 under a range that 1.0.0 fits as well; returns its digest."""
+    """Deploys 1.0.1 under a range that 1.0.0 fits as well; returns its digest and the operator."""
 
     async def deploy(
         version: str = "1.0.*", values: str = "a: 1", timing: BundleTiming = TIMING
-    ) -> str:
+    ) -> tuple[str, Operator]:
         digest = registry.put("app", "1.0.1", "deployed")
         cluster.put_object("configmaps", "values", data={"a.yaml": values})
         bundle(version=version, values="values", retry={"backoff": "1s"})
-        await run(timing=timing, timer_interval=1.0)
+        operator = await run(timing=timing, timer_interval=1.0)
         await eventually(lambda: cluster.reason() == "Deployed", cluster.message())
-        return digest
+        return digest, operator
 
     return deploy
-
-
-def annotate(cluster: BundleCluster, **annotations: str) -> None:
-    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
-    cluster.change("bundles", "shop", metadata={"annotations": named})
 
 
 def edit_values(cluster: BundleCluster) -> None:
@@ -62,19 +59,13 @@ def last_tag(cluster: BundleCluster) -> str:
     return str({one["name"]: one.get("value") for one in container["env"]}["WERF_TAG"])
 
 
-async def polled(registry: FakeRegistry, times: int = 3) -> None:
-    """So many more queries were sent: the first ones have been acted on."""
-    before = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= before + 2 * times, "polls")
-
-
 @pytest.mark.parametrize(
     ("version", "reason"), [("1.0.*", "WouldDowngrade"), ("1.0.1", "TagNotFound")]
 )
 async def test_edited_values_are_deployed_with_what_is_deployed(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any, version: str, reason: str
 ) -> None:
-    digest = await deployed(version)
+    digest, operator = await deployed(version)
     registry.untag("app", "1.0.1")
     await says(cluster, reason, 1)
 
@@ -87,14 +78,14 @@ async def test_edited_values_are_deployed_with_what_is_deployed(
     assert status["deployed"]["valuesHash"] == status["attempted"]["valuesHash"]
     assert status["deployed"]["verified"] is True
     assert "version" not in status["available"]
-    await polled(registry)
+    await polled(operator, registry)
     assert len(cluster.runs) == 2
 
 
 async def test_edited_values_that_fail_are_tried_again_with_what_is_deployed(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    digest = await deployed()
+    digest, _ = await deployed()
     registry.untag("app", "1.0.1")
     await says(cluster, "WouldDowngrade", 1)
 
@@ -110,7 +101,7 @@ async def test_edited_values_that_fail_are_tried_again_with_what_is_deployed(
 async def test_a_request_deploys_what_is_deployed_once_more(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    digest = await deployed()
+    digest, _ = await deployed()
     registry.untag("app", "1.0.1")
     await says(cluster, "WouldDowngrade", 1)
 
@@ -127,7 +118,7 @@ async def test_a_request_deploys_what_is_deployed_once_more(
 async def test_a_request_has_its_answer_where_nothing_can_be_deployed(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    await deployed()
+    _, operator = await deployed()
     registry.manifests.pop(("app", "1.0.1"))
     await says(cluster, "WouldDowngrade", 1)
     assert "no longer has its manifest" in cluster.message()
@@ -139,7 +130,7 @@ async def test_a_request_has_its_answer_where_nothing_can_be_deployed(
     await eventually(lambda: cluster.status()["forceUpdate"] == 0)
     assert cluster.status()["lastHandledForce"] == "now"
     edit_values(cluster)
-    await polled(registry)
+    await polled(operator, registry)
     await says(cluster, "WouldDowngrade", 1)
 
 
@@ -173,7 +164,7 @@ async def test_a_request_before_the_first_version_has_its_answer(
 async def test_a_version_that_the_spec_no_longer_takes_is_not_deployed_again(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    await deployed()
+    _, operator = await deployed()
     cluster.change("bundles", "shop", spec={"version": "2.*"})
     await says(cluster, "NoMatchingVersion", 1)
 
@@ -181,14 +172,14 @@ async def test_a_version_that_the_spec_no_longer_takes_is_not_deployed_again(
     annotate(cluster, requestedAt="now")
 
     await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
-    await polled(registry)
+    await polled(operator, registry)
     await says(cluster, "NoMatchingVersion", 1)
 
 
 async def test_a_request_waits_for_a_registry_that_does_not_answer(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    await deployed(timing=replace(TIMING, poll_retry=0.2))
+    _, operator = await deployed(timing=replace(TIMING, poll_retry=0.2, poll_error_sharing=0.0))
 
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)
@@ -196,7 +187,7 @@ async def test_a_request_waits_for_a_registry_that_does_not_answer(
     registry.fault = down
     annotate(cluster, requestedAt="now")
     await eventually(lambda: cluster.reason() == "RegistryUnreachable")
-    await polled(registry)
+    await polled(operator, registry)
     assert "lastHandledRequest" not in cluster.status()
     assert cluster.status()["lastFailedRequest"] == "now"
     annotate(cluster, requestedAt="again", forceAt="again")
@@ -251,13 +242,13 @@ async def test_a_request_has_its_answer_without_a_service_account(
 async def test_a_request_waits_while_the_bundle_is_suspended(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
-    await deployed()
+    _, operator = await deployed()
     registry.manifests.pop(("app", "1.0.1"))
     cluster.change("bundles", "shop", spec={"suspend": True})
     await says(cluster, "Suspended", 1)
 
     annotate(cluster, requestedAt="now")
-    await polled(registry)
+    await polled(operator, registry)
     assert "lastHandledRequest" not in cluster.status()
 
     cluster.change("bundles", "shop", spec={"suspend": False})

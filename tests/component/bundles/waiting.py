@@ -31,3 +31,17 @@ async def given_up(cluster: Any, operator: Any, name: str) -> str:
         return body["metadata"]["annotations"].get("operator.werf.dev/given-up")
 
     return str(await eventually(look))
+
+
+async def polled(operator: Any, registry: Any, polls: int = 3) -> None:
+    """Let time pass until a Bundle was polled: the first polls have been acted on.
+
+    One takes two requests at most.
+    """
+    before = len(registry.asked)
+
+    def look() -> bool:
+        operator.let_pass(timedelta(seconds=1))
+        return len(registry.asked) >= before + 2 * polls
+
+    await eventually(look, "polls")

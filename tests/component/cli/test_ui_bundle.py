@@ -1,13 +1,13 @@
 """A Bundle's page: what is read for it, how often, and what it says where nothing can be read."""
 
-import asyncio
 import html
 import re
 import time
 from types import SimpleNamespace
 
 import pytest
-from tests.component.cli.test_ui_server import HTML, opened, page
+from tests.component.cli.conftest import HTML
+from tests.unit.cli.ui.test_release import FakeCluster
 from tests.unit.cli.view.objects_seen import bundle, seen
 
 from copyrator.bundles.plans.operations import read_operation
@@ -15,8 +15,6 @@ from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.ui import bundle_page
 from copyrator.cli.ui.bundle_page import OBJECTS, BundleReader
 from copyrator.kube import errors
-
-__all__ = ["opened", "page"]
 
 DIGEST = f"sha256:{'a' * 64}"
 THERE = {
@@ -58,39 +56,6 @@ def member(kind, name, **more):
     }
 
 
-class Cluster:
-    """Serves lists by their plural, or an error in place of one; counts what was listed."""
-
-    def __init__(self, **lists):
-        self.lists, self.listed = lists, []
-        self.is_silent = False
-
-    async def request(self, _method, path, **_more):
-        if self.is_silent:
-            await asyncio.Event().wait()
-        kinds = {"configmaps": "ConfigMap", "secrets": "Secret"} if path == "/api" else {}
-        kinds |= {"deployments": "Deployment"} if path == "/apis" else {}
-        served = [
-            {
-                "resource": plural,
-                "responseKind": {"kind": kind},
-                "scope": "Namespaced",
-                "verbs": ["list"],
-            }
-            for plural, kind in kinds.items()
-        ]
-        version = {"version": "v1", "resources": served}
-        group = {"metadata": {"name": "apps" if path == "/apis" else ""}, "versions": [version]}
-        return {"items": [group]}
-
-    async def list_pages(self, resource, _namespace, **_more):
-        self.listed.append(resource.plural)
-        found = self.lists.get(resource.plural, [])
-        if isinstance(found, Exception):
-            raise found
-        yield SimpleNamespace(items=found, resource_version="1")
-
-
 @pytest.fixture
 def shop(opened):
     """Opens the page of the Bundle shop on a cluster, and returns its text."""
@@ -117,7 +82,7 @@ def plain(text):
 async def test_objects_are_grouped_by_their_health_with_the_worst_first(shop):
     web = member("Deployment", "web", spec={}, status={})
     many = [member("ConfigMap", f"{number:04}") for number in range(500)]
-    text = await shop(Cluster(deployments=[web], configmaps=many))
+    text = await shop(FakeCluster(deployments=[web], configmaps=many))
     assert plain(text).index("InProgress") < plain(text).index("No health status")
     assert "Replicas: 0/1" in text
     assert text.count('<td data-label="Name">') == OBJECTS
@@ -126,7 +91,7 @@ async def test_objects_are_grouped_by_their_health_with_the_worst_first(shop):
 
 
 async def test_an_open_page_lists_the_objects_again_only_after_a_while(shop, monkeypatch):
-    cluster = Cluster(configmaps=[member("ConfigMap", "cm")])
+    cluster = FakeCluster(configmaps=[member("ConfigMap", "cm")])
     await shop(cluster)
     assert cluster.listed.count("configmaps") == 1
     for _ in range(3):
@@ -142,7 +107,7 @@ async def test_an_open_page_lists_the_objects_again_only_after_a_while(shop, mon
 
 async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(shop):
     text = 'secrets is forbidden: User "u" cannot list resource "secrets" in API group "" in the '
-    cluster = Cluster(
+    cluster = FakeCluster(
         configmaps=[member("ConfigMap", "cm")],
         secrets=errors.Forbidden(f'{text}namespace "infra"'),
         events=errors.Forbidden("events"),
@@ -154,7 +119,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(shop):
 
 
 async def test_an_answer_that_doesnt_come_isnt_waited_for(shop, opened):
-    cluster = Cluster()
+    cluster = FakeCluster()
     cluster.is_silent, opened.server.log_timeout = True, 0.05
     assert "no answer within" in plain(await shop(cluster))
 
@@ -178,7 +143,7 @@ DETECT = {"drift": {"mode": "Detect"}}
 
 
 async def test_drift_is_shown_as_a_diff_of_what_drifted_without_values_of_secrets(shop, drift_log):
-    cluster = Cluster()
+    cluster = FakeCluster()
     text = await shop(cluster, spec=DETECT, drift=DRIFTED)
     found = html.unescape(text)
     assert r"-   text: \x1b[31m<script>alert(1)</script>" in found
@@ -197,7 +162,7 @@ async def test_drift_is_shown_as_a_diff_of_what_drifted_without_values_of_secret
 
 async def test_without_the_log_the_drifted_objects_are_named_and_the_page_says_why(shop, drift_log):
     drift_log.found = PlanLog(fault="the Job shop-drift-3 or its pod was deleted")
-    cluster = Cluster()
+    cluster = FakeCluster()
     found = plain(await shop(cluster, spec=DETECT, drift=DRIFTED))
     assert "The diff isn't shown: the Job shop-drift-3 or its pod was deleted." in found
     assert "update infra::ConfigMap:cm" in found
@@ -219,7 +184,7 @@ NAMES = ("a" * 253, "a.b-c.0", "constructor")
 async def test_messages_of_64_kib_are_folded_everywhere(shop, opened):
     waits = {"state": "Waiting", "reason": "NotPromoted", "message": LONG}
     text = await shop(
-        Cluster(configmaps=[member("ConfigMap", name) for name in NAMES]),
+        FakeCluster(configmaps=[member("ConfigMap", name) for name in NAMES]),
         *(bundle(name, message=LONG) for name in NAMES),
         gates=[waits | {"name": name} for name in ("promotion", "window", HTML)],
         conditions=[{"type": "Drifted", "status": "True", "reason": HTML, "message": LONG}],
@@ -240,14 +205,14 @@ async def test_500_bundles_in_one_group_and_a_chain_of_20_take_two_seconds_at_mo
     for body in group:
         body["spec"] = body["spec"] | first
     began = time.process_time()
-    text = await shop(Cluster(), *group)
+    text = await shop(FakeCluster(), *group)
     assert time.process_time() - began < 2
     assert text.count('<g class="box') == 9
     assert "492 more aren" in text
     chain = [bundle(f"c{number:02}", **THERE) for number in range(20)]
     for former, body in zip(["shop", *(f"c{n:02}" for n in range(19))], chain, strict=True):
         body["spec"] = body["spec"] | {"promoteFrom": {"bundles": [{"name": former}]}}
-    text = await shop(Cluster(), *chain)
+    text = await shop(FakeCluster(), *chain)
     assert text.count('<g class="box') == 21
     assert '<a href="/bundles/infra/c19"' in text
 

@@ -4,7 +4,6 @@ Names of most kinds are DNS names of up to 253 characters. Those of RBAC's kinds
 character but / and %, and may not be . or .. (ValidatePathSegmentName).
 """
 
-import html
 import re
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.component.cli.test_ui_server import INSTALLATION, opened, page
+from tests.component.cli.conftest import INSTALLATION, links
 from tests.long import LONG
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
@@ -26,8 +25,6 @@ from copyrator.cli.ui.parts import segment
 from copyrator.cli.view.overview import SeenCopies, overview
 from copyrator.cli.view.rule import CopyGroup
 from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict, RuleAnswer
-
-__all__ = ["opened", "page"]
 
 LONGEST = ".".join(["a" * 62, "b-c" * 20, "0" * 62, "d" * 66])[:253]
 RULES = ["a", "a.b-c", "0.1.2", LONGEST]
@@ -42,11 +39,6 @@ ROLES = [
     "...",
     LONGEST,
 ]
-
-
-def links(text, start):
-    """The addresses of a page that begin so, as a browser reads them."""
-    return [html.unescape(one) for one in re.findall(rf'href="({start}[^"]*)"', text)]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -1,12 +1,11 @@
 """A rule's page and a copy's page, as the server answers them."""
 
 import asyncio
-import html
 import re
 import time
 
 import pytest
-from tests.component.cli.test_ui_server import HTML, opened, page
+from tests.component.cli.conftest import HTML, links
 from tests.unit.cli.view.objects_seen import rule, seen
 from tests.unit.cli.view.test_copies import failure
 
@@ -19,8 +18,6 @@ from copyrator.cli.view.rule import CertificateRow, CopyGroup, RuleView, certifi
 from copyrator.cli.view.why_copy import CopyAnswer, CopyVerdict, RuleAnswer
 from copyrator.kube import errors
 
-__all__ = ["opened", "page"]
-
 PLACES = [f"team-{number:04}" for number in range(1000)]
 METADATA = {
     "namespace": "team-a",
@@ -30,10 +27,6 @@ METADATA = {
     "annotations": {"copyrator.flant.com/source": "infra/s"},
     "managedFields": [{"manager": HTML, "time": "2026-01-01T00:00:00Z"}],
 }
-
-
-def links(text: str, start: str) -> list[str]:
-    return [html.unescape(one) for one in re.findall(rf'href="({start}[^"]*)"', text)]
 
 
 @pytest.fixture

@@ -3,113 +3,15 @@
 import asyncio
 import re
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
-from aiohttp import web
+from tests.component.cli.conftest import COMPOSED, INSTALLATION, Page
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
-from copyrator.api.keys import ObjectName
-from copyrator.cli.core.cluster import Target
 from copyrator.cli.ui import server as ui_server
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.server import Server
-from copyrator.cli.view.overview import SeenCopies, overview
-from copyrator.kube import errors
-
-HTML = "<script>alert(1)</script>"
-INSTALLATION = SimpleNamespace(
-    settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
-)
-
-
-PLAN = {
-    "outcome": "Planned",
-    "job": "waits-plan-1",
-    "id": "a" * 32,
-    "operations": 1,
-    "bound": False,
-    "unbound": [HTML],
-    "hidden": 1,
-    "changed": ["spec.env.FOO"],
-    "risky": ["delete ::ConfigMap:cm"],
-}
-
-
-class Watched:
-    """What a Live has, without watches."""
-
-    def __init__(self, now):
-        self.now = now
-        self.version = 0
-        self.changed = asyncio.Event()
-
-    async def wait(self, seen, _seconds):
-        if self.version == seen:
-            await self.changed.wait()
-        return self.version
-
-    def tell(self):
-        self.version += 1
-        event, self.changed = self.changed, asyncio.Event()
-        event.set()
-
-
-class NoEvents:
-    """A client that may not list Events, nor read Jobs."""
-
-    def list_pages(self, *_args, **_more):
-        raise errors.Forbidden("events")
-
-    async def get(self, *_args, **_more):
-        raise errors.Forbidden("jobs")
-
-
-class Page:
-    """The server, and a browser's session with it."""
-
-    def __init__(self, server, session):
-        self.server, self.session = server, session
-        self.base = f"http://127.0.0.1:{server.port}"
-
-    async def get(self, path, **more):
-        async with self.session.get(f"{self.base}{path}", **more) as answer:
-            return answer.status, await answer.text(), answer.headers
-
-    async def post(self, path, data, **headers):
-        headers = {"Origin": self.base} | headers
-        async with self.session.post(f"{self.base}{path}", data=data, headers=headers) as answer:
-            return answer.status, await answer.text()
-
-
-@pytest.fixture
-async def page():
-    known = seen(
-        rule("broken", "False", "PartialFailure", message=HTML),
-        rule("dots.and-dashes"),
-        bundle("shop", "False", "DeployFailed", message=HTML, history=[{"version": HTML}]),
-        bundle("waits", "Unknown", "AwaitingApproval", plan=PLAN),
-    )
-    pages = Pages(cluster="https://cluster", user="ann")
-    serving = Server(Target(), NoEvents(), Watched(known), pages, INSTALLATION, None)
-    runner = web.AppRunner(serving.app(), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    serving.port = runner.addresses[0][1]
-    jar = aiohttp.CookieJar(unsafe=True)  # for an address instead of a name
-    async with aiohttp.ClientSession(cookie_jar=jar) as session:
-        yield Page(serving, session)
-    serving.stop()
-    await runner.cleanup()
-
-
-@pytest.fixture
-async def opened(page):
-    """The session after the printed URL was opened."""
-    status, _, _ = await page.get(f"/?token={page.server.token}")
-    assert status == 200
-    return page
+from copyrator.cli.view.overview import overview
 
 
 async def test_nobody_is_answered_without_the_token(page):
@@ -230,17 +132,6 @@ async def test_pages_run_no_code_but_ours(opened):
     assert not re.search(r"\sstyle=|\son[a-z]+=|javascript:", text)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/matrix", "/rules/infra/broken", "/bundles/infra/shop", "/rules/infra/%3Cb%3E"]
-)
-async def test_html_in_a_message_is_shown_as_text(opened, path):
-    _, text, _ = await opened.get(path)
-    assert "<script>alert" not in text
-    assert "<b>" not in text.replace('<b class="', "").replace("<b>0", "").replace(
-        "<b>1", ""
-    ).replace("<b>2", "")
-
-
 async def test_a_fragment_is_the_main_part_alone(opened):
     _, whole, _ = await opened.get("/")
     _, part, _ = await opened.get("/", headers={"X-Fragment": "main"})
@@ -294,36 +185,6 @@ async def test_a_stream_that_leaves_its_page_alone_ends_with_the_server(opened):
         await asyncio.wait_for(answer.content.read(), 30)
 
 
-async def test_a_hundred_thousand_copies_are_summed_up(opened):
-    copies, places = SeenCopies(), [f"team-{number:04}" for number in range(2000)]
-    rules = [rule(f"r{number:02}") for number in range(50)]
-    for one in rules:
-        for place in places:
-            copies.add(f"infra/{one['metadata']['name']}", "Secret", ObjectName(place, "s"))
-    opened.server.live.now = seen(*rules, copies=copies, namespaces=places)
-    status, text, _ = await opened.get("/matrix")
-    assert (status, len(text) < 1_000_000) == (200, True)
-    assert "100000 copies in all" in text
-    assert text.count('<td class="good">') == 50 * 100
-    _, text, _ = await opened.get("/rules/infra/r00")
-    assert "100 of 2000" in text
-
-
-COMPOSED = {
-    "composedOf": "hub, private (3)",
-    "rollout": {"content": "a" * 32, "steps": 4, "step": 2},
-    "certificates": [
-        {
-            "source": "infra/tls",
-            "key": "tls.crt",
-            "commonName": HTML,
-            "notBefore": "2020-01-01T00:00:00Z",
-            "notAfter": "2020-02-01T00:00:00Z",
-        }
-    ],
-}
-
-
 async def test_what_is_still_being_listed_is_said(opened):
     opened.server.live.now.loading = ["ConfigMap", "Secret"]
     _, text, _ = await opened.get("/")
@@ -346,20 +207,6 @@ async def test_sources_rollouts_and_certificates_are_shown(opened):
     assert "step 2/4; 0 of 0 copies have the new content" in text
 
 
-def test_a_report_has_sources_rollouts_and_certificates():
-    now = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    known = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
-    text = Pages(cluster="c", user="ann").report(known, overview(known, now), INSTALLATION, now)
-    for shown in (
-        "hub, private (3)",
-        "(step 2/4)",
-        "expired 2020-02-01T00:00:00Z",
-        "step 2/4; 0 of",
-    ):
-        assert shown in text
-    assert not re.search(r'(?:href|src)="(?!#)|<script', text)
-
-
 @pytest.mark.parametrize(("denied", "well"), [((), True), (("copyrators.flant.com",), False)])
 def test_what_may_not_be_listed_isnt_called_well(denied, well):
     pages, now = Pages(cluster="c", user="ann"), datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -371,18 +218,6 @@ def test_what_may_not_be_listed_isnt_called_well(denied, well):
         pages.overview(known, view, fragment=False),
     ):
         assert ("all rules and Bundles are well" in text) is well
-
-
-def test_a_report_is_one_file_that_runs_nothing():
-    pages = Pages(cluster="https://cluster", user="ann")
-    known = seen(rule("broken", "False", "PartialFailure", message=HTML), bundle("shop"))
-    now = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    text = pages.report(known, overview(known, now), INSTALLATION, now)
-    assert "<script" not in text
-    assert "default-src 'none'" in text
-    assert not re.search(r'(?:href|src)="(?!#)', text)
-    assert "Rule infra/broken" in text
-    assert "Bundle infra/shop" in text
 
 
 @pytest.mark.parametrize(

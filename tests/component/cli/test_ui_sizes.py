@@ -7,8 +7,8 @@ times are in bench/pages.py.
 import time
 
 import pytest
+from tests.component.cli.conftest import Page
 from tests.component.cli.hostile_cluster import stamp
-from tests.component.cli.test_ui_server import Page, opened, page
 from tests.steps import cpu_seconds, measured_steps
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
@@ -16,8 +16,6 @@ from copyrator.api.keys import ObjectName
 from copyrator.bundles import words
 from copyrator.cli.view.overview import SeenCopies
 from copyrator.kube import errors
-
-__all__ = ["opened", "page"]
 
 LARGEST = 1_000_000
 """Characters of a page."""

@@ -496,54 +496,53 @@ SLOW_DOWN = Answer(400, sts_refused(400, "Throttling", "Rate exceeded").body)
 BUSY = refused(400, "ThrottlingException", "Rate exceeded")
 
 
-async def test_another_accounts_role_is_refused(
-    amazon: Amazon, calls: Calls, account: MakeAccount
+ROLE = "the role arn:aws:iam::123456789012:role/shop of ServiceAccount team/werf"
+UNKNOWN_CLUSTER = "IAM OIDC provider with the URL of the cluster's"
+OURS = "team/werf"
+REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
+    "another account's role": (
+        "other/werf",
+        {},
+        {},
+        (
+            ROLE,
+            "AccessDenied",
+            ":sub = system:serviceaccount:team:werf",
+            ":aud = sts.amazonaws.com",
+            "trust policy",
+        ),
+    ),
+    "a cluster that AWS doesn't know": (OURS, {"has_provider": False}, {}, (UNKNOWN_CLUSTER,)),
+    "another audience": (OURS, {"audience": "other"}, {}, (UNKNOWN_CLUSTER,)),
+    "an ended token": (
+        OURS,
+        {},
+        {"seconds": -60},
+        ("ExpiredTokenException", "set the clock of the API"),
+    ),
+    "a role without rights": (
+        OURS,
+        {"actions": ("ecr:BatchGetImage",)},
+        {},
+        (
+            f"give {ROLE}",
+            "ecr:GetAuthorizationToken on *",
+            "ecr:BatchGetImage, ecr:GetDownloadUrlForLayer",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+async def test_a_refusal_says_what_to_do(
+    amazon: Amazon, calls: Calls, account: MakeAccount, what: str
 ) -> None:
-    role = account(amazon.add_role("theirs", "other/werf"))
+    subject, role, claims, words = REFUSALS[what]
+    arn = amazon.add_role("shop", subject, **role)
     with pytest.raises(IdentityRefused) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    for word in (
-        "the role arn:aws:iam::123456789012:role/theirs of ServiceAccount team/werf",
-        "AccessDenied",
-        ":sub = system:serviceaccount:team:werf",
-        ":aud = sts.amazonaws.com",
-        "trust policy",
-    ):
-        assert word in failed.value.message
-    assert amazon.counts() == (1, 0)
-
-
-async def test_a_cluster_that_aws_doesnt_know_is_refused(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    for more in ({"has_provider": False}, {"audience": "other"}):
-        role = account(amazon.add_role("shop", "team/werf", **more))
-        with pytest.raises(
-            IdentityRefused, match="IAM OIDC provider with the URL of the cluster's"
-        ):
-            await aws.issue(calls, REGISTRY, role, writes=False)
-
-
-async def test_an_ended_token_means_a_wrong_clock(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"), seconds=-60)
-    with pytest.raises(IdentityRefused, match=r"ExpiredTokenException.*set the clock of the API"):
-        await aws.issue(calls, REGISTRY, role, writes=False)
-
-
-async def test_a_role_without_rights_is_told_the_least_policy(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf", actions=("ecr:BatchGetImage",)))
-    with pytest.raises(IdentityRefused) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    for word in (
-        "give the role arn:aws:iam::123456789012:role/shop of ServiceAccount team/werf",
-        "ecr:GetAuthorizationToken on *",
-        "ecr:BatchGetImage, ecr:GetDownloadUrlForLayer",
-    ):
-        assert word in failed.value.message
+        await aws.issue(calls, REGISTRY, account(arn, **claims), writes=False)
+    assert [word for word in words if word not in failed.value.message] == []
+    assert amazon.counts() == (1, what == "a role without rights")
 
 
 @pytest.mark.parametrize(

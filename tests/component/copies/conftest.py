@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from aiohttp import web
-from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.copies.fake_cluster import FakeCluster, path_of
 from tests.component.kube.fake_api import turns, until
 from tests.targets import EVERYWHERE
 
@@ -228,24 +228,63 @@ async def operator(cluster: FakeCluster, timing: CopyTiming) -> Operator:
     return running
 
 
-def reason(cluster: FakeCluster, name: str) -> str:
+def status_of(cluster: FakeCluster, name: str = "rule", namespace: str = HOME) -> dict[str, Any]:
+    rule = cluster.found("copyrators", namespace, name) or {}
+    found: dict[str, Any] = rule.get("status") or {}
+    return found
+
+
+def ready_of(cluster: FakeCluster, name: str = "rule", namespace: str = HOME) -> dict[str, Any]:
+    """A rule's Ready condition, which is its first."""
+    found: dict[str, Any] = next(
+        iter(status_of(cluster, name, namespace).get("conditions", ())), {}
+    )
+    return found
+
+
+def reason(cluster: FakeCluster, name: str = "rule") -> str:
     """The reason of a rule's Ready condition."""
-    rule = cluster.found("copyrators", HOME, name) or {}
-    conditions = rule.get("status", {}).get("conditions", [{}])
-    return str(conditions[0].get("reason"))
+    return str(ready_of(cluster, name).get("reason"))
 
 
-def is_failing(cluster: FakeCluster, name: str) -> bool:
+def is_failing(cluster: FakeCluster, name: str = "rule") -> bool:
     """Some or all of a rule's copies fail."""
     return reason(cluster, name) in ("PartialFailure", "AllFailed")
 
 
-def counts(cluster: FakeCluster, name: str) -> dict[str, int]:
-    rule = cluster.found("copyrators", HOME, name) or {}
-    found: dict[str, int] = rule.get("status", {}).get("copies", {})
+def counts(cluster: FakeCluster, name: str = "rule") -> dict[str, int]:
+    found: dict[str, int] = status_of(cluster, name).get("copies", {})
     return found
 
 
 def make_rule(cluster: FakeCluster, name: str, spec: dict[str, Any] | None = None, **old: Any):
-    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/{name}"
-    return cluster.write(path, rule_body(name, spec, **old))
+    return cluster.write(path_of("copyrators", HOME, name), rule_body(name, spec, **old))
+
+
+def edit_rule(cluster: FakeCluster, name: str = "rule", /, **spec: Any) -> None:
+    """Change fields of its spec, as `kubectl patch` does."""
+    path = path_of("copyrators", HOME, name)
+    rule = cluster.objects[path]
+    cluster.write(path, {**rule, "spec": {**rule["spec"], **spec}})
+
+
+def annotate_rule(cluster: FakeCluster, annotations: dict[str, str], name: str = "rule") -> None:
+    path = path_of("copyrators", HOME, name)
+    rule = cluster.objects[path]
+    kept = rule["metadata"].get("annotations", {})
+    metadata = {**rule["metadata"], "annotations": {**kept, **annotations}}
+    cluster.write(path, {**rule, "metadata": metadata})
+
+
+def copy_app(cluster: FakeCluster, *spaces: str, **spec: Any) -> None:
+    """Namespaces, the ConfigMap `app` of HOME, and a rule `rule` that copies it."""
+    for name in spaces:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app", **spec))
+
+
+async def synced(cluster: FakeCluster, *spaces: str, **spec: Any) -> None:
+    """The same, and wait until the copies are right."""
+    copy_app(cluster, *spaces, **spec)
+    await until(lambda: reason(cluster) == "Synced", "the rule is Synced")

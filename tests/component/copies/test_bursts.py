@@ -14,6 +14,7 @@ from tests.component.copies.conftest import (
     counts,
     make_rule,
     reason,
+    synced,
 )
 from tests.component.kube.fake_api import error, until
 from tests.steps import STEP_SECONDS, measured_steps
@@ -75,11 +76,7 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(
 
 async def sync_rule(cluster):
     """A rule with a copy for each team."""
-    for name in TEAMS:
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await synced(cluster, *TEAMS)
 
 
 async def change_source(cluster):
@@ -102,7 +99,7 @@ async def test_under_constant_change_a_status_is_written_in_time(cluster, operat
     cluster.always("update", serve_slowly)  # so that some copies are never in sync
     changing = asyncio.create_task(change_source(cluster))
     try:
-        await until(lambda: reason(cluster, "rule") == "Progressing")
+        await until(lambda: reason(cluster) == "Progressing")
     finally:
         changing.cancel()
 
@@ -119,7 +116,7 @@ async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster
     cluster.always("update", refuse)
     changing = asyncio.create_task(change_source(cluster))
     try:
-        await until(lambda: counts(cluster, "rule").get("failed") == 1)
+        await until(lambda: counts(cluster).get("failed") == 1)
     finally:
         changing.cancel()
 
@@ -131,11 +128,11 @@ async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
     make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     changing = asyncio.create_task(change_source(cluster))
     try:
         cluster.namespace(TEAMS[0])
-        await until(lambda: counts(cluster, "rule").get("failed") == 1)
+        await until(lambda: counts(cluster).get("failed") == 1)
     finally:
         changing.cancel()
 
@@ -171,7 +168,7 @@ async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, oper
     """The Events of rules that are well wait for `flush`, once in a period of `health`."""
     await sync_rule(cluster)
     cluster.gone("configmaps", HOME, "app")
-    await until(lambda: reason(cluster, "rule") == "SourceNotFound")
+    await until(lambda: reason(cluster) == "SourceNotFound")
     await operator.idle()  # the Event follows the response to the status
     operator.controller._context.reports.flush()
     assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]

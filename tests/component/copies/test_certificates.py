@@ -1,13 +1,21 @@
 """Certificates in copies: status, condition, Event, metric, and the moment of the warning."""
 
-import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography import x509
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.builders.encoding import b64
+from tests.component.copies.conftest import (
+    HOME,
+    Operator,
+    by_name,
+    edit_rule,
+    make_rule,
+    reason,
+    status_of,
+)
 from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import read_conditions
@@ -31,10 +39,6 @@ def period(ends: datetime) -> dict[str, str]:
     return {"notBefore": format_time(begins), "notAfter": format_time(ends)}
 
 
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def tls(cluster, text: str, name: str = "tls") -> None:
     data = {"tls.crt": b64(text), "tls.key": b64(PRIVATE)}
     cluster.object("secrets", HOME, name, type="kubernetes.io/tls", data=data)
@@ -44,17 +48,13 @@ def stage(cluster) -> None:
     cluster.namespace("team-1")
 
 
-def status(cluster, name: str = "r") -> dict[str, Any]:
-    return (cluster.found("copyrators", HOME, name) or {}).get("status", {})
-
-
-def condition(cluster, name: str = "r") -> tuple[str, str] | None:
-    found = read_conditions({"status": status(cluster, name)}).get("CertificateExpiring")
+def condition(cluster, name: str = "rule") -> tuple[str, str] | None:
+    found = read_conditions({"status": status_of(cluster, name)}).get("CertificateExpiring")
     return None if found is None else (found.status, found.reason)
 
 
-def shown(cluster, name: str = "r") -> list[str]:
-    return [one["commonName"] for one in status(cluster, name).get("certificates", ())]
+def shown(cluster, name: str = "rule") -> list[str]:
+    return [one["commonName"] for one in status_of(cluster, name).get("certificates", ())]
 
 
 def told(operator: Operator) -> list[str]:
@@ -64,14 +64,7 @@ def told(operator: Operator) -> list[str]:
     return [str(why) for _, _, why, _ in found]
 
 
-def edit(cluster, spec: dict[str, Any]) -> None:
-    """Another spec; the status stays."""
-    body = cluster.found("copyrators", HOME, "r")
-    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/r"
-    cluster.write(path, {**body, "spec": spec})
-
-
-def metric(operator: Operator, name: str = "r") -> float | None:
+def metric(operator: Operator, name: str = "rule") -> float | None:
     return operator.metrics.registry.get_sample_value(METRIC, {"rule": f"{HOME}/{name}"})
 
 
@@ -98,10 +91,10 @@ async def test_status_condition_metric_and_event(cluster, operator):
     stage(cluster)
     soon, late = in_seconds(3 * DAY), in_seconds(100 * DAY)
     tls(cluster, certificate("late", late) + certificate("soon", soon))
-    make_rule(cluster, "r", by_name("tls", "Secret"))
+    make_rule(cluster, "rule", by_name("tls", "Secret"))
     await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
     where = {"source": f"{HOME}/tls", "key": "tls.crt"}
-    assert status(cluster)["certificates"] == [
+    assert status_of(cluster)["certificates"] == [
         {**where, "commonName": "soon", **period(soon)},
         {**where, "commonName": "late", **period(late)},
     ]
@@ -133,12 +126,12 @@ async def test_nothing_is_written_or_read_again_while_nothing_changes(
         return load(der)
 
     monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
-    make_rule(cluster, "r", by_name("tls", "Secret"))
-    await until(lambda: reason(cluster, "r") == "Synced" and shown(cluster), "synced")
+    make_rule(cluster, "rule", by_name("tls", "Secret"))
+    await until(lambda: reason(cluster, "rule") == "Synced" and shown(cluster), "synced")
     await operator.settled()
     wrote = status_writes(cluster)
     cluster.namespace("team-3")
-    await until(lambda: status(cluster)["copies"]["ready"] == 3, "a third copy")
+    await until(lambda: status_of(cluster)["copies"]["ready"] == 3, "a third copy")
     await operator.settled()
     assert status_writes(cluster) <= wrote + 2
     assert told(operator) == ["CertificateExpiring"]
@@ -158,7 +151,7 @@ async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polli
     stage(cluster)
     async with operating(cluster, certificate_warning=4.0) as operator:
         tls(cluster, certificate("a", in_seconds(DAY)))
-        make_rule(cluster, "r", by_name("tls", "Secret"))
+        make_rule(cluster, "rule", by_name("tls", "Secret"))
         await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "valid")
         await operator.settled(0.5)
         reconciled, ends = reconciles(operator), in_seconds(7)
@@ -192,7 +185,7 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster):
         await operator.settled()
         assert len(cluster.writes("copyrators")) == wrote
         assert told(operator) == []
-    ends = datetime.fromisoformat(status(cluster, "two")["certificates"][0]["notAfter"])
+    ends = datetime.fromisoformat(status_of(cluster, "two")["certificates"][0]["notAfter"])
     begins = datetime.now(UTC) + timedelta(seconds=4)
     assert condition(cluster, "two") == ("False", "CertificatesValid")
     async with operating(cluster, certificate_warning=(ends - begins).total_seconds()):
@@ -203,29 +196,16 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster):
 async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster, operator):
     stage(cluster)
     tls(cluster, certificate("a", in_seconds(3 * DAY)))
-    make_rule(cluster, "r", by_name("tls", "Secret"))
+    make_rule(cluster, "rule", by_name("tls", "Secret"))
     await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
-    edit(cluster, by_name("tls", "NoSuchKind"))
-    await until(lambda: reason(cluster, "r") == "KindUnavailable", "refused")
+    edit_rule(cluster, **by_name("tls", "NoSuchKind"))
+    await until(lambda: reason(cluster, "rule") == "KindUnavailable", "refused")
     assert shown(cluster) == ["a"]
     assert condition(cluster) == ("True", "CertificateExpiring")
-    edit(cluster, by_name("tls", "Secret"))
-    await until(lambda: reason(cluster, "r") == "Synced", "synced")
+    edit_rule(cluster, **by_name("tls", "Secret"))
+    await until(lambda: reason(cluster, "rule") == "Synced", "synced")
     await operator.settled()
     assert told(operator) == ["CertificateExpiring"]
-
-
-async def test_many_sources_in_one_namespace_share_a_watch_and_are_read(cluster, operator):
-    """Named ones beyond the first few are read by request: once, as without certificates."""
-    stage(cluster)
-    for number in range(7):
-        tls(cluster, certificate(f"c{number}", in_seconds((number + 1) * DAY)), f"tls-{number}")
-        make_rule(cluster, f"r{number}", by_name(f"tls-{number}", "Secret"))
-    for number in range(7):
-        await until(lambda n=number: shown(cluster, f"r{n}") == [f"c{n}"], "read")
-    await operator.settled()
-    gets = [seen.path for seen in cluster.of("get") if f"/{HOME}/secrets/tls-" in seen.path]
-    assert len(gets) == len(set(gets))
 
 
 async def test_composed_objects_tell_the_certificates_that_came_out(cluster, operator):
@@ -244,8 +224,8 @@ async def test_composed_objects_tell_the_certificates_that_came_out(cluster, ope
         },
         "targets": {"namespaces": ["team-*"]},
     }
-    make_rule(cluster, "r", spec)
+    make_rule(cluster, "rule", spec)
     await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
-    assert status(cluster)["certificates"] == [
+    assert status_of(cluster)["certificates"] == [
         {"source": "ca", "key": "all.crt", "commonName": "ca", **period(ends)}
     ]

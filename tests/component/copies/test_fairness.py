@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, ready_of, reason
 from tests.component.copies.test_trust import ready, space, status, tenant_rule
 from tests.component.kube.fake_api import hang, until
 
@@ -52,8 +52,7 @@ def names_of(count):
 
 
 def message(cluster, name, namespace=TENANT):
-    conditions = status(cluster, name, namespace).get("conditions", [{}])
-    return conditions[0].get("message", "")
+    return ready_of(cluster, name, namespace).get("message", "")
 
 
 def crowd(cluster, count=MANY):
@@ -98,19 +97,6 @@ async def test_rules_beyond_a_namespaces_watches_wait_and_say_so(cluster, served
     source(cluster, "another", OTHER)
     tenant_rule(cluster, "another", selecting("another"), OTHER)
     await until(lambda: ready(cluster, "another", OTHER) == "Synced", "another tenant's rule")
-
-
-async def test_a_rule_that_ends_makes_room_for_one_that_waits(cluster, served):
-    await crowded(cluster)
-    gone = synced(cluster)[:3]
-    for name in gone:
-        cluster.gone("copyrators", TENANT, name)
-    places = TENANT_WATCHES
-
-    def others():
-        return [name for name in synced(cluster) if name not in gone]
-
-    await until(lambda: len(others()) == places, "others have taken the places")
 
 
 async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster, served):
@@ -211,15 +197,6 @@ async def test_named_sources_that_share_a_watch_are_counted_too(cluster, served)
     source(cluster, "whole", size=190_000)
     tenant_rule(cluster, "whole", selecting("whole"))
     await until(lambda: ready(cluster, "whole") == "Synced", "nothing else is counted any more")
-
-
-async def test_what_trusted_rules_hold_is_no_tenants(cluster, served, monkeypatch):
-    monkeypatch.setattr("copyrator.copies.sources.records.TENANT_SOURCE_BYTES", 1)
-    monkeypatch.setattr("copyrator.copies.sources.records.TENANTS_SOURCE_BYTES", 1)
-    for number in range(10):
-        source(cluster, f"trusted-{number}", HOME, size=100_000, of="trusted")
-    make_rule(cluster, "trusted", selecting("trusted"))
-    await until(lambda: reason(cluster, "trusted") == "Synced", "it is served")
 
 
 async def test_a_tenants_reads_that_hang_hold_up_nobody_else(cluster, served):

@@ -49,8 +49,8 @@ async def failing(cluster):
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     refuse(cluster, error(403, "Forbidden", message='configmaps is forbidden: User "x" cannot'))
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("failed") == 1)
-    await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
+    await until(lambda: counts(cluster).get("failed") == 1)
+    await until(lambda: counts(cluster).get("ready") == len(GOOD))
     await operator.idle()
     cluster.seen.clear()
     return operator
@@ -87,7 +87,7 @@ async def test_what_failed_is_tried_at_once_when_something_relevant_changes(
     cluster.behave()
     cluster.object("configmaps", HOME, "app", data={"key": "last"})
     await until(lambda: "bad" in cluster.copies("configmaps", "app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     assert failing.queue.retry(BAD) == BACK_OFF, "it counts as the first failure"
 
 
@@ -115,12 +115,12 @@ async def test_each_failure_has_a_machine_reason_and_the_servers_own_words(
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     refuse(cluster, answer)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("failed") == 1)
-    await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
+    await until(lambda: counts(cluster).get("failed") == 1)
+    await until(lambda: counts(cluster).get("ready") == len(GOOD))
     (failure,) = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
     assert (failure["namespace"], failure["reason"]) == ("bad", expected)
     assert len(failure["message"]) > 10
-    assert is_failing(cluster, "rule")
+    assert is_failing(cluster)
 
 
 async def test_a_new_namespace_goes_before_a_mass_update(cluster, operator):
@@ -131,14 +131,14 @@ async def test_a_new_namespace_goes_before_a_mass_update(cluster, operator):
     for name in ("one", "two", "three"):
         cluster.object("configmaps", HOME, name, metadata=labels, data={"key": "value"})
     make_rule(cluster, "rule", LABELLED)
-    await until(lambda: counts(cluster, "rule").get("ready") == 3 * len(teams))
+    await until(lambda: counts(cluster).get("ready") == 3 * len(teams))
     await operator.settled()
     cluster.seen.clear()
     for name in ("one", "two", "three"):
         cluster.object("configmaps", HOME, name, metadata=labels, data={"key": "new"})
     await until(lambda: len(cluster.of("update")) > 20)
     cluster.namespace("late")
-    await until(lambda: counts(cluster, "rule").get("ready") == 3 * (len(teams) + 1))
+    await until(lambda: counts(cluster).get("ready") == 3 * (len(teams) + 1))
     order = [s for s in cluster.seen if s.verb in ("create", "update") and "configmaps" in s.path]
     late = [place for place, seen in enumerate(order) if "/late/" in seen.path]
     assert len(late) == 3

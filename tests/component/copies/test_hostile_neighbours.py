@@ -3,7 +3,15 @@
 import asyncio
 
 import pytest
-from tests.component.copies.conftest import HOME, by_name, counts, is_failing, make_rule, reason
+from tests.component.copies.conftest import (
+    HOME,
+    by_name,
+    copy_app,
+    counts,
+    is_failing,
+    make_rule,
+    reason,
+)
 from tests.component.kube.fake_api import until
 from tests.steps import STEP_SECONDS, measured_steps
 
@@ -45,7 +53,7 @@ async def test_an_annotation_of_200_kb_is_parsed_once_for_each_change_of_its_sou
         cluster.namespace(name)
     source(cluster, f"{LARGE},team-*", key="value")
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("ready") == len(TARGETS))
+    await until(lambda: counts(cluster).get("ready") == len(TARGETS))
     assert len(parsed) == 1
     source(cluster, f"{LARGE},team-*", key="new")
     await until(lambda: cluster.found("configmaps", TARGETS[-1], "app")["data"] == {"key": "new"})
@@ -57,7 +65,7 @@ async def test_a_source_with_too_many_globs_is_copied_nowhere_and_says_so(cluste
     cluster.namespace("team")
     source(cluster, ",".join(["team", *STARS, "one-too-many-*"]), key="value")
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: is_failing(cluster, "rule"))
+    await until(lambda: is_failing(cluster))
     (failure,) = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
     assert (failure["namespace"], failure["name"]) == (HOME, "app")
     assert failure["reason"] == "NotAccepted"
@@ -86,9 +94,8 @@ async def test_a_new_target_set_is_judged_in_slices_whatever_it_asks_for():
 async def test_a_namespace_makes_a_trusted_rules_copies_due_before_any_tenants_are_judged(
     cluster, operator
 ):
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "NoTargets")
+    copy_app(cluster)
+    await until(lambda: reason(cluster) == "NoTargets")
     await operator.settled()
     sets = [
         operator.namespaces.targets(Targets(exclude=Globs((*STARS[:50], f"no-{number}"))), "tenant")

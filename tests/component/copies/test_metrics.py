@@ -1,6 +1,15 @@
 """What the metrics and a status say of rules and copies, bounded at any size."""
 
-from tests.component.copies.conftest import HOME, by_name, make_rule, reason
+from tests.component.copies.conftest import (
+    HOME,
+    by_name,
+    copy_app,
+    counts,
+    make_rule,
+    reason,
+    status_of,
+    synced,
+)
 from tests.component.kube.fake_api import until
 
 from copyrator.api.rule_status import MAX_FAILURES
@@ -14,10 +23,9 @@ async def test_gauges_tell_rules_by_reason_and_copies_by_state(cluster, operator
     for name in ("one", "two", "three"):
         cluster.namespace(name)
     cluster.object("configmaps", "three", "app", data={"key": "theirs"})
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
+    copy_app(cluster)
     make_rule(cluster, "none", by_name("missing"))
-    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    await until(lambda: reason(cluster) == "PartialFailure")
     await until(lambda: reason(cluster, "none") == "SourceNotFound")
     await until(lambda: sample(operator, "copies", state="ready") == 2)
     assert sample(operator, "copies", state="desired") == 3
@@ -33,11 +41,7 @@ async def test_gauges_tell_rules_by_reason_and_copies_by_state(cluster, operator
 
 
 async def test_the_lag_is_measured_once_for_each_change_of_a_source(cluster, operator):
-    for name in ("one", "two", "three"):
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await synced(cluster, "one", "two", "three")
     assert sample(operator, "copy_lag_seconds_count") == 0
     cluster.object("configmaps", HOME, "app", data={"key": "changed"})
     await until(lambda: sample(operator, "copy_lag_seconds_count") == 1)
@@ -51,14 +55,9 @@ async def test_a_status_holds_twenty_failures_however_many_there_are(cluster, op
     for number in range(MAX_FAILURES + 10):
         cluster.namespace(f"team-{number:02}")
         cluster.object("configmaps", f"team-{number:02}", "app", data={"key": "theirs"})
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-
-    def status():
-        return cluster.found("copyrators", HOME, "rule").get("status", {})
-
-    await until(lambda: status().get("copies", {}).get("conflicts") == MAX_FAILURES + 10)
-    failures = status()["failures"]
+    copy_app(cluster)
+    await until(lambda: counts(cluster).get("conflicts") == MAX_FAILURES + 10)
+    failures = status_of(cluster)["failures"]
     assert len(failures) == MAX_FAILURES
     assert {failure["reason"] for failure in failures} == {"Conflict"}
     assert all(failure["message"] for failure in failures)

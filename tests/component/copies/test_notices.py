@@ -1,12 +1,9 @@
 """Owners of target namespaces learn by an Event why a copy is missing; others learn nothing."""
 
-from tests.component.copies.conftest import HOME, by_name, counts, make_rule
+from tests.component.copies.conftest import HOME, by_name, copy_app, counts, make_rule
 from tests.component.kube.fake_api import error, until
-from tests.long import LONG
 
 from copyrator.api.reasons.rules import RuleEvent
-from copyrator.copies import context
-from copyrator.copies.context import TOGETHER
 
 
 def told(operator):
@@ -30,7 +27,7 @@ async def test_a_refused_write_is_told_once_in_its_namespace(cluster, operator):
 
     cluster.always("create", refuse)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    await until(lambda: counts(cluster).get("failed") == 1)
     first = len(cluster.of("create"))
     await until(lambda: len(cluster.of("create")) >= first + 2)  # it is tried again
     assert told(operator) == [
@@ -47,8 +44,7 @@ async def test_a_refused_write_is_told_once_in_its_namespace(cluster, operator):
 async def test_an_object_in_the_way_is_told(cluster, operator):
     cluster.namespace("team-a")
     cluster.object("configmaps", "team-a", "app", data={"key": "theirs"})
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
+    copy_app(cluster)
     await until(lambda: told(operator))
     (one,) = told(operator)
     assert one[:4] == ("team-a", "ConfigMap/app", "Warning", "Conflict")
@@ -67,17 +63,3 @@ async def test_a_template_that_cant_be_rendered_is_told(cluster, operator):
     await until(lambda: told(operator))
     (one,) = told(operator)
     assert (one[0], one[2], one[3]) == ("team-a", "Warning", "TemplateError")
-
-
-async def test_three_hundred_are_told_in_all(cluster, operator, monkeypatch):
-    most = TOGETHER if LONG else 30
-    monkeypatch.setattr(context, "TOGETHER", most)
-    operator.controller._context.notices = context.NoticeLimits()
-    places = [f"team-{number}" for number in range(most + 10)]
-    for name in places:
-        cluster.namespace(name)
-        cluster.object("configmaps", name, "app", data={"key": "theirs"})
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("conflicts") == len(places), 60)
-    assert len(told(operator)) == most

@@ -4,12 +4,15 @@ import pytest
 from tests.component.copies.conftest import (
     HOME,
     Operator,
+    annotate_rule,
     by_name,
     counts,
     is_failing,
     make_rule,
     reason,
     rule_body,
+    status_of,
+    synced,
 )
 from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
@@ -25,10 +28,7 @@ DATA = {"key": "value"}
 @pytest.fixture
 async def copied(cluster, operator):
     """A rule with a right copy."""
-    cluster.namespace(TEAM)
-    cluster.object("configmaps", HOME, "app", data=DATA)
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await synced(cluster, TEAM)
     await operator.settled()
     return operator
 
@@ -47,9 +47,8 @@ def writes(cluster):
     return [verb for verb, path in cluster.writes("configmaps") if path.startswith(PLACE)]
 
 
-def failures(cluster, name="rule"):
-    found = cluster.found("copyrators", HOME, name)
-    return [(one["reason"], one["message"]) for one in found["status"]["failures"]]
+def failures(cluster):
+    return [(one["reason"], one["message"]) for one in status_of(cluster)["failures"]]
 
 
 def forged(**metadata):
@@ -120,7 +119,7 @@ async def test_our_own_writes_are_not_read_nor_is_anything_at_a_start(cluster, c
     await copied.stop()
     again = Operator(cluster)
     await again.start()
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await again.settled()
     await again.stop()
     assert (reads(cluster), writes(cluster)) == ([], ["update"])
@@ -158,7 +157,7 @@ async def test_after_a_lost_key_a_right_copy_is_read_once_and_sealed_by_one_writ
     cluster.seen.clear()
     await again.start()
     await until(lambda: writes(cluster) == ["update"])
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await again.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, ["update"])
     cluster.gone("configmaps", HOME, "app")
@@ -173,7 +172,7 @@ async def test_a_copy_that_isnt_as_wanted_is_in_conflict_until_the_rule_is_resea
     edit(cluster, "kubectl", data={"key": "other"})
     cluster.seen.clear()
     await again.start()
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert message.endswith(f"copyrator reseal rule {HOME}/rule")
@@ -181,12 +180,10 @@ async def test_a_copy_that_isnt_as_wanted_is_in_conflict_until_the_rule_is_resea
     await again.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, [])
     rule = path_of("copyrators", HOME, "rule")
-    body = cluster.objects[rule]
-    annotations = {names.ANN_RULE_RESEAL_AT: "now"}
-    cluster.write(rule, {**body, "metadata": {**body["metadata"], "annotations": annotations}})
+    annotate_rule(cluster, {names.ANN_RULE_RESEAL_AT: "now"})
     await until(lambda: cluster.objects[PLACE]["data"] == DATA)
     await until(lambda: not cluster.objects[rule]["metadata"].get("annotations"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     assert writes(cluster) == ["update"]
     await again.stop()
 
@@ -197,7 +194,7 @@ async def test_what_a_user_puts_in_its_place_just_before_it_is_resealed_is_not_o
     again = await lose_key(cluster, copied)
     edit(cluster, "kubectl", data={"key": "other"})
     await again.start()
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     await again.settled()
 
     async def recreated(request):
@@ -208,9 +205,7 @@ async def test_what_a_user_puts_in_its_place_just_before_it_is_resealed_is_not_o
 
     cluster.always("get", recreated)
     rule = path_of("copyrators", HOME, "rule")
-    body = cluster.objects[rule]
-    annotations = {names.ANN_RULE_RESEAL_AT: "now"}
-    cluster.write(rule, {**body, "metadata": {**body["metadata"], "annotations": annotations}})
+    annotate_rule(cluster, {names.ANN_RULE_RESEAL_AT: "now"})
     await until(lambda: not cluster.objects[rule]["metadata"].get("annotations"))
     await again.settled()
     assert cluster.objects[PLACE]["data"] == {"key": "theirs"}
@@ -221,7 +216,7 @@ async def test_what_carries_marks_without_a_seal_is_never_deleted_nor_waited_for
     again = await lose_key(cluster, copied)
     edit(cluster, "kubectl", data={"key": "other"})
     await again.start()
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     await again.settled()
@@ -238,7 +233,7 @@ async def test_a_request_to_reseal_leaves_alone_what_carries_another_rules_marks
     rule = rule_body("rule", by_name("app"))
     rule["metadata"]["annotations"] = {names.ANN_RULE_RESEAL_AT: "now"}
     cluster.write(path_of("copyrators", HOME, "rule"), rule)
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     path = path_of("copyrators", HOME, "rule")
     await until(lambda: not cluster.objects[path]["metadata"].get("annotations"))
     await operator.settled()
@@ -266,19 +261,19 @@ async def test_nor_does_one_on_a_copy_that_isnt_wanted_any_more_keep_the_rule_fr
     cluster, copied
 ):
     cluster.namespace("other")
-    await until(lambda: counts(cluster, "rule").get("ready") == 2)
+    await until(lambda: counts(cluster).get("ready") == 2)
     hold(cluster)
     await copied.settled()
     make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["other"]}))
     await until(lambda: "deletionTimestamp" in cluster.objects[PLACE]["metadata"])
-    await until(lambda: counts(cluster, "rule").get("desired") == 1)
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: counts(cluster).get("desired") == 1)
+    await until(lambda: reason(cluster) == "Synced")
 
 
 async def test_a_copy_that_is_being_deleted_is_a_conflict_that_names_who_holds_it(cluster, copied):
     hold(cluster)
     cluster.drop(PLACE)
-    await until(lambda: is_failing(cluster, "rule"))
+    await until(lambda: is_failing(cluster))
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert "example.com/hold" in message
@@ -291,8 +286,8 @@ async def test_a_forged_copy_with_marks_our_name_and_a_finalizer_is_a_conflict(c
     cluster.write(PLACE, body, names.FIELD_MANAGER)
     cluster.drop(PLACE)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: is_failing(cluster, "rule"))
-    assert counts(cluster, "rule")["conflicts"] == 1
+    await until(lambda: is_failing(cluster))
+    assert counts(cluster)["conflicts"] == 1
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     await operator.settled()

@@ -11,7 +11,17 @@ from itertools import count
 
 import pytest
 from aiohttp import web
-from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
+from tests.component.copies.conftest import (
+    HOME,
+    Operator,
+    by_name,
+    copy_app,
+    counts,
+    make_rule,
+    reason,
+    status_of,
+    synced,
+)
 from tests.component.kube.fake_api import turns, until
 
 from copyrator.api.names import FIELD_MANAGER, LABEL_MANAGED_BY
@@ -24,10 +34,7 @@ COPY = f"{COPIES}/app"
 @pytest.fixture
 async def settled(cluster, operator):
     """A rule with one right copy, and the operator at rest."""
-    cluster.namespace("team")
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await synced(cluster, "team")
     await operator.settled()
     cluster.seen.clear()
     return operator
@@ -47,10 +54,6 @@ def just_before(cluster, verb, meddle, path=COPY):
 
 def data(cluster):
     return cluster.found("configmaps", "team", "app")["data"]
-
-
-def failures(cluster, name):
-    return cluster.found("copyrators", HOME, name)["status"]["failures"]
 
 
 def recreate(cluster):
@@ -74,7 +77,7 @@ def annotate(cluster):
 async def test_a_users_re_creation_just_before_our_delete_is_not_deleted(cluster, settled):
     just_before(cluster, "delete", recreate(cluster))
     cluster.gone("configmaps", HOME, "app")
-    await until(lambda: reason(cluster, "rule") == "SourceNotFound")
+    await until(lambda: reason(cluster) == "SourceNotFound")
     await settled.settled()
     assert data(cluster) == {"key": "theirs"}
 
@@ -82,7 +85,7 @@ async def test_a_users_re_creation_just_before_our_delete_is_not_deleted(cluster
 async def test_a_users_re_creation_just_before_our_update_is_not_overwritten(cluster, settled):
     just_before(cluster, "update", recreate(cluster))
     cluster.object("configmaps", HOME, "app", data={"key": "newer"})
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     await settled.settled()
     assert data(cluster) == {"key": "theirs"}
 
@@ -113,11 +116,11 @@ async def test_a_re_creation_just_before_our_read_of_what_others_may_share_is_no
     operator = Operator(cluster, kinds=("LimitRange",))
     await operator.start()
     make_rule(cluster, "rule", by_name("app", kind="LimitRange"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await operator.settled()
     just_before(cluster, "get", meddle, path=copy)
     cluster.object("limitranges", HOME, "app", **limits("2"))
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     await operator.settled()
     assert cluster.found("limitranges", "team", "app")["spec"] == limits("theirs")["spec"]
 
@@ -131,7 +134,7 @@ async def test_what_somebody_takes_over_just_before_it_is_released_keeps_their_l
         cluster.write(COPY, {"metadata": metadata, "data": {"key": "theirs"}}, "them")
 
     make_rule(cluster, "rule", by_name("app", deletionPolicy="Orphan"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await settled.settled()
     just_before(cluster, "patch", meddle)
     cluster.gone("copyrators", HOME, "rule")
@@ -158,10 +161,8 @@ async def test_what_a_user_creates_just_before_our_create_is_theirs(cluster, ope
         return await cluster.serve(request)
 
     cluster.always("create", answer)
-    cluster.namespace("team")
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
+    copy_app(cluster, "team")
+    await until(lambda: counts(cluster).get("conflicts") == 1)
     assert data(cluster) == {"key": "theirs"}
 
 
@@ -187,9 +188,7 @@ def answer_late(cluster, operator):
             return response
 
         cluster.always("create", answer)
-        cluster.namespace("team")
-        cluster.object("configmaps", HOME, "app", data={"key": "value"})
-        make_rule(cluster, "rule", by_name("app"))
+        copy_app(cluster, "team")
 
     return after
 
@@ -206,7 +205,7 @@ async def test_our_write_that_is_delivered_before_its_answer_is_reconciled_once(
 
     monkeypatch.setattr(operator.controller._copies, "reconcile", count)
     answer_late(lambda: None)
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await operator.settled()
     assert [(key.namespace, key.name) for key in copies] == [("team", "app")]
 
@@ -228,7 +227,7 @@ async def test_what_others_do_before_our_create_is_answered_is_undone(
     await until(
         lambda: cluster.found("configmaps", "team", "app") and data(cluster)["key"] == "value"
     )
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     await operator.settled()
     writes = [verb for verb, path in cluster.writes("configmaps") if path.startswith(COPIES)]
     assert writes == ["create", "update" if manager else "create"]
@@ -257,11 +256,14 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
         await until(lambda: counts(cluster, "there").get("conflicts") == 1)
         assert (
             "the rule home/back copies the existing object"
-            in failures(cluster, "there")[0]["message"]
+            in status_of(cluster, "there")["failures"][0]["message"]
         )
         told.set()
         await until(
-            lambda: "source of the rule home/back," in failures(cluster, "there")[0]["message"]
+            lambda: (
+                "source of the rule home/back,"
+                in status_of(cluster, "there")["failures"][0]["message"]
+            )
         )
         assert data(cluster) == {"key": "theirs"}
         assert cluster.found("configmaps", HOME, "app")["data"] == {"key": "ours"}

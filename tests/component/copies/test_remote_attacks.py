@@ -3,21 +3,19 @@
 import asyncio
 
 from aiohttp import web
-from tests.component.copies.conftest import HOME, make_rule, reason
-from tests.component.copies.fake_cluster import FakeCluster
+from tests.builders.encoding import b64
+from tests.component.copies.conftest import HOME, annotate_rule, make_rule, ready_of, reason
 from tests.component.copies.test_remote_sources import (
     HUB,
     authority,
     clusters,
     composing,
     data,
-    encoded,
     give,
     hub,
     hub_of,
     pulled,
     pulling,
-    ready,
     serving_tls,
 )
 from tests.component.kube.fake_api import bookmark, error, json_response, stream, until
@@ -25,14 +23,6 @@ from tests.component.kube.fake_api import bookmark, error, json_response, stream
 from copyrator.kube.client import remote
 
 __all__ = ["authority", "hub"]
-
-
-def confirm(cluster: FakeCluster, name: str, uid: str) -> None:
-    rule = cluster.found("copyrators", HOME, name)
-    assert rule is not None
-    noted = {"copyrator.flant.com/source-cluster": uid}
-    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/{name}"
-    cluster.write(path, {**rule, "metadata": {**rule["metadata"], "annotations": noted}})
 
 
 async def test_a_uid_that_changes_at_each_look_stops_the_rule_and_is_asked_rarely(
@@ -84,8 +74,8 @@ async def test_two_clusters_that_changed_at_once_can_be_confirmed(
         give(cluster, hub.kubeconfig(), "two")
         for uid in (second.uid, hub.uid):  # in turn: one annotation has one value
             said = f"source-cluster={uid}"
-            await until(lambda said=said: ready(cluster, "both")["message"].endswith(said), said)
-            confirm(cluster, "both", uid)
+            await until(lambda said=said: ready_of(cluster, "both")["message"].endswith(said), said)
+            annotate_rule(cluster, {"copyrator.flant.com/source-cluster": uid}, "both")
         await until(lambda: data(cluster, "team-a", "both") == {"text": "two one"}, "confirmed")
 
 
@@ -111,13 +101,13 @@ async def test_of_two_clusters_in_one_secret_the_one_that_is_down_is_in_the_metr
 ):
     await pulled(cluster, hub, operator)
     dead = hub.kubeconfig(token="other", server="https://127.0.0.1:1")
-    content = {"value": encoded(hub.kubeconfig()), "dead": encoded(dead)}
+    content = {"value": b64(hub.kubeconfig()), "dead": b64(dead)}
     cluster.object("secrets", HOME, "hub-creds", data=content)
     spec = pulling("motd", transform={"name": "dead"})
     spec["source"]["kubeConfig"]["key"] = "dead"
     make_rule(cluster, "dead", spec)
     await until(lambda: reason(cluster, "dead") == "SourceUnreachable", "down")
-    content["value"] = encoded(hub.kubeconfig(token="third"))  # which is opened last
+    content["value"] = b64(hub.kubeconfig(token="third"))  # which is opened last
     cluster.object("secrets", HOME, "hub-creds", data=content)
     await until(lambda: hub.seen[-1].headers["Authorization"] == "Bearer third", "used")
     await until(lambda: reason(cluster, "pull") == "Synced", "up")

@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.authority import Authority
-from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
+from tests.builders.encoding import b64
+from tests.component.copies.conftest import (
+    HOME,
+    Operator,
+    annotate_rule,
+    by_name,
+    counts,
+    make_rule,
+    ready_of,
+    reason,
+    status_of,
+)
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.kube.fake_api import error, event, hang, line, raw, stream, until
 
@@ -88,12 +99,8 @@ async def hub(authority: Authority) -> AsyncIterator[Hub]:
         yield found
 
 
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def give(cluster: FakeCluster, kubeconfig: str, name: str = "hub-creds") -> None:
-    cluster.object("secrets", HOME, name, data={"value": encoded(kubeconfig)})
+    cluster.object("secrets", HOME, name, data={"value": b64(kubeconfig)})
 
 
 def pulling(name: str, secret: str = "hub-creds", kind: str = "ConfigMap", **more: Any) -> Any:
@@ -101,15 +108,8 @@ def pulling(name: str, secret: str = "hub-creds", kind: str = "ConfigMap", **mor
     return {"source": source, "targets": {"namespaces": ["team-*"]}, **more}
 
 
-def ready(cluster: FakeCluster, name: str) -> dict[str, Any]:
-    rule = cluster.found("copyrators", HOME, name) or {}
-    conditions = rule.get("status", {}).get("conditions", [{}])
-    return next((one for one in conditions if one.get("type") == "Ready"), {})
-
-
 def clusters(cluster: FakeCluster, name: str) -> list[dict[str, Any]]:
-    rule = cluster.found("copyrators", HOME, name) or {}
-    found: list[dict[str, Any]] = rule.get("status", {}).get("sourceClusters", [])
+    found: list[dict[str, Any]] = status_of(cluster, name).get("sourceClusters", [])
     return found
 
 
@@ -138,7 +138,7 @@ async def test_a_source_is_pulled_and_followed_and_its_deletion_too(cluster, ope
     hub.gone("configmaps", HUB, "motd")
     await until(lambda: cluster.copies("configmaps", "motd") == [], "deleted")
     await until(lambda: reason(cluster, "pull") == "SourceNotFound", "SourceNotFound")
-    assert "in the cluster of kubeconfig hub-creds" in ready(cluster, "pull")["message"]
+    assert "in the cluster of kubeconfig hub-creds" in ready_of(cluster, "pull")["message"]
     assert all(seen.verb in ("get", "list", "watch") for seen in hub.seen)
 
 
@@ -182,7 +182,7 @@ async def test_what_is_refused_there_keeps_the_copies_and_heals_them(cluster, op
     hub.always("get", error(401, "Unauthorized", "t0ken is wrong"))
     hub.cut_watches()
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "unreachable")
-    said = ready(cluster, "pull")["message"]
+    said = ready_of(cluster, "pull")["message"]
     assert "in the cluster of kubeconfig hub-creds" in said
     assert "refuses the credential (401)" in said
     assert "t0ken" not in said
@@ -217,30 +217,6 @@ async def test_an_operator_that_starts_while_the_hub_is_away_changes_nothing(
     hub.behave()
     hub.object("configmaps", HUB, "motd", data={"text": "new"})
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "new"}, "back again")
-
-
-async def test_a_compacted_watch_is_listed_again(cluster, operator, hub):
-    await pulled(cluster, hub, operator)
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    hub.script("watch", stream(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n"))
-    lists = hub.count("list")
-    hub.forget_history()
-    hub.cut_watches()
-    hub.object("configmaps", HUB, "motd", data={"text": "after"})
-    await until(lambda: data(cluster, "team-a", "motd") == {"text": "after"}, "followed")
-    assert hub.count("list") > lists
-
-
-async def test_a_list_without_the_source_deletes_and_a_failed_one_does_not(cluster, operator, hub):
-    await pulled(cluster, hub, operator)
-    hub.always("watch", error(410, "Expired"))
-    hub.always("list", raw(b'{"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "it'))
-    hub.cut_watches()
-    await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "unreachable")
-    assert len(cluster.copies("configmaps", "motd")) == 2
-    hub.objects.pop(f"/api/v1/namespaces/{HUB}/configmaps/motd")
-    hub.behave()
-    await until(lambda: cluster.copies("configmaps", "motd") == [], "deleted")
 
 
 async def test_a_watch_that_fails_again_after_a_moment_is_told_too(cluster, hub):
@@ -285,7 +261,7 @@ async def test_an_edited_secret_is_in_force_at_once(cluster, operator, hub, auth
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "by the new one"})
     cluster.gone("secrets", HOME, "hub-creds")
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "gone")
-    assert f"there is no Secret {HOME}/hub-creds" in ready(cluster, "pull")["message"]
+    assert f"there is no Secret {HOME}/hub-creds" in ready_of(cluster, "pull")["message"]
     await until(lambda: hub.watches == 0, "nothing is read any more")
     assert len(cluster.copies("configmaps", "motd")) == 2
 
@@ -300,19 +276,13 @@ async def test_another_cluster_behind_the_secret_stops_until_it_is_confirmed(
     async with serving_tls(other, authority.context()):
         give(cluster, other.kubeconfig())
         await until(lambda: reason(cluster, "pull") == "SourceClusterChanged", "stopped")
-        said = ready(cluster, "pull")["message"]
+        said = ready_of(cluster, "pull")["message"]
         assert f"copyrator.flant.com/source-cluster={other.uid}" in said
         await operator.settled()
         assert len(cluster.copies("configmaps", "motd")) == 2
         assert clusters(cluster, "pull")[0]["uid"] == hub.uid
-        rule = cluster.found("copyrators", HOME, "pull")
-        assert rule is not None
         other.object("configmaps", HUB, "motd", data={"text": "of the other one"})
-        annotations = {"copyrator.flant.com/source-cluster": other.uid}
-        metadata = {**rule["metadata"], "annotations": annotations}
-        cluster.write(
-            f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/pull", {**rule, "metadata": metadata}
-        )
+        annotate_rule(cluster, {"copyrator.flant.com/source-cluster": other.uid}, "pull")
         await until(lambda: data(cluster, "team-a", "motd") == {"text": "of the other one"})
         await until(lambda: clusters(cluster, "pull")[0]["uid"] == other.uid)
 
@@ -397,14 +367,6 @@ def composed_of_hub() -> dict[str, Any]:
     }
 
 
-async def test_the_first_status_comes_before_the_first_copy(cluster, operator, hub):
-    await pulled(cluster, hub, operator)
-    writes = [seen for seen in cluster.seen if seen.verb in ("create", "patch", "update")]
-    copied = next(seen.at for seen in writes if "/configmaps" in seen.path)
-    told = [seen for seen in writes if seen.path.endswith("/status") and seen.at < copied]
-    assert told[-1].body["status"]["sourceClusters"][0]["uid"] == hub.uid
-
-
 async def test_where_the_uid_may_not_be_read_the_ca_tells_clusters_apart(
     cluster, operator, hub, tmp_path
 ):
@@ -429,7 +391,7 @@ async def test_the_home_cluster_is_refused(cluster, operator, hub):
     give(cluster, hub.kubeconfig())
     make_rule(cluster, "pull", pulling("motd"))
     await until(lambda: reason(cluster, "pull") == "InvalidSpec", "refused")
-    assert "the cluster that the operator runs in" in ready(cluster, "pull")["message"]
+    assert "the cluster that the operator runs in" in ready_of(cluster, "pull")["message"]
     assert hub.count("list") == 0
 
 
@@ -448,7 +410,7 @@ async def test_what_else_a_kubeconfig_has_is_refused_by_name(
     give(cluster, hub.kubeconfig(**kubeconfig))
     make_rule(cluster, "pull", pulling("motd"))
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "refused")
-    assert named in ready(cluster, "pull")["message"]
+    assert named in ready_of(cluster, "pull")["message"]
     assert not hub.seen
     give(cluster, hub.kubeconfig())
     hub.object("configmaps", HUB, "motd", data={})
@@ -463,7 +425,7 @@ async def test_another_ca_is_refused_and_a_new_one_in_the_secret_accepted(
     ca = base64.b64encode(stranger.pem).decode()
     give(cluster, hub.kubeconfig(**{"certificate-authority-data": ca}))
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "refused")
-    assert "certificate" in ready(cluster, "pull")["message"]
+    assert "certificate" in ready_of(cluster, "pull")["message"]
     both = base64.b64encode(stranger.pem + hub.authority.pem).decode()
     give(cluster, hub.kubeconfig(**{"certificate-authority-data": both}))
     await until(lambda: reason(cluster, "pull") == "Synced", "the CA has changed, not the cluster")
@@ -478,7 +440,7 @@ async def test_the_kubeconfig_is_never_a_source(cluster, operator, hub):
     make_rule(cluster, "pull", pulling("motd"))
     await until(lambda: not cluster.copies("secrets", "hub-creds"), "not any more")
     await until(lambda: reason(cluster, "leak") == "SourceNotFound", "reported")
-    assert "it is the kubeconfig of a rule" in ready(cluster, "leak")["message"]
+    assert "it is the kubeconfig of a rule" in ready_of(cluster, "leak")["message"]
 
 
 async def test_the_end_of_a_token_is_warned_of(cluster, operator, hub):
@@ -489,8 +451,7 @@ async def test_the_end_of_a_token_is_warned_of(cluster, operator, hub):
     give(cluster, hub.kubeconfig(token=f"e30.{claims.decode().rstrip('=')}.c2ln"))
     make_rule(cluster, "pull", pulling("motd"))
     await until(lambda: reason(cluster, "pull") == "Synced", "Synced")
-    rule = cluster.found("copyrators", HOME, "pull") or {}
-    conditions = {one["type"]: one for one in rule["status"]["conditions"]}
+    conditions = {one["type"]: one for one in status_of(cluster, "pull")["conditions"]}
     said = conditions["CertificateExpiring"]
     assert said["status"] == "True"
     assert f"the credential in kubeconfig {HOME}/hub-creds, key value expires" in said["message"]
@@ -503,7 +464,7 @@ async def test_the_number_of_credentials_is_limited(cluster, hub):
     give(cluster, hub.kubeconfig(token="second"), "second")
     make_rule(cluster, "more", pulling("motd", "second", transform={"name": "more"}))
     await until(lambda: reason(cluster, "more") == "SourceUnreachable", "the limit")
-    assert "--max-remotes" in ready(cluster, "more")["message"]
+    assert "--max-remotes" in ready_of(cluster, "more")["message"]
 
 
 async def test_tenants_have_no_other_clusters(cluster, hub):
@@ -512,7 +473,7 @@ async def test_tenants_have_no_other_clusters(cluster, hub):
     cluster.namespace("tenant")
     path = "/apis/flant.com/v1/namespaces/tenant/copyrators/pull"
     body = {"metadata": {"name": "pull", "namespace": "tenant"}, "spec": pulling("motd")}
-    cluster.object("secrets", "tenant", "hub-creds", data={"value": encoded(hub.kubeconfig())})
+    cluster.object("secrets", "tenant", "hub-creds", data={"value": b64(hub.kubeconfig())})
     cluster.write(path, body)
     await until(lambda: "status" in cluster.objects[path], "reported")
     (condition,) = cluster.objects[path]["status"]["conditions"][:1]
@@ -593,23 +554,6 @@ async def test_a_hostile_event_changes_nothing(cluster, operator, hub, chunk):
     hub.behave()
     hub.object("configmaps", HUB, "motd", data={"text": "well"})
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "well"}, "well again")
-
-
-async def test_a_hub_that_hangs_delays_no_other_rule(cluster, operator, hub, monkeypatch):
-    monkeypatch.setattr(remote, "REMOTE_REQUEST_SECONDS", 2 * BUSY)
-    for verb in ("get", "list", "watch"):
-        hub.always(verb, hang())
-    cluster.namespace("team-a")
-    await operator.sees("team-a")
-    for number in range(20):  # more than there are workers
-        give(cluster, hub.kubeconfig(token=f"t{number}"), f"creds-{number}")
-        make_rule(cluster, f"pull-{number}", pulling("motd", f"creds-{number}"))
-    await until(lambda: len(hub.seen) >= 20, "all wait for an answer")
-    cluster.object("configmaps", HOME, "local", data={})
-    began = time.monotonic()
-    make_rule(cluster, "local", by_name("local"))
-    await until(lambda: cluster.copies("configmaps", "local") == ["team-a"], "others are served")
-    assert time.monotonic() - began < BUSY
 
 
 def as_installed(operator: Operator) -> None:
@@ -856,7 +800,7 @@ async def test_a_template_reads_both_clusters_objects_of_one_name(cluster, opera
     await until(lambda: data(cluster, "team-a", "both") == {"text": "changed too"}, "changed")
     hub.gone("configmaps", HUB, "motd")
     await until(lambda: reason(cluster, "both") == "SourceNotFound", "SourceNotFound")
-    assert "in the cluster of kubeconfig hub-creds" in ready(cluster, "both")["message"]
+    assert "in the cluster of kubeconfig hub-creds" in ready_of(cluster, "both")["message"]
     assert data(cluster, "team-a", "both") == {"text": "changed too"}
 
 

@@ -1,6 +1,6 @@
 """The copy job of a replica that stands by: it watches, writes nothing, and is warm."""
 
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import HOME, Operator, synced
 from tests.component.kube.fake_api import until
 
 from copyrator.copies.timing import CopyTiming
@@ -35,10 +35,7 @@ async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(clust
 async def test_a_hash_key_that_changed_meanwhile_is_taken_over_and_no_copy_written(
     cluster, operator
 ):
-    cluster.namespace("team")
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await synced(cluster, "team")
     await operator.stop()
     standby = Operator(cluster)
     await standby.controller.prepare()

@@ -3,7 +3,14 @@
 import logging
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.conftest import (
+    HOME,
+    Operator,
+    copy_app,
+    edit_rule,
+    make_rule,
+    reason,
+)
 from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
@@ -52,41 +59,33 @@ class Traces:
 async def traces(cluster, operator, caplog):
     """After a rule was created whose copies are in TEAMS."""
     found = Traces(caplog, operator)
-    for name in TEAMS:
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team-*"]}))
+    copy_app(cluster, *TEAMS, targets={"namespaces": ["team-*"]})
     assert await found.next() == "created 3 copies: the rule is new"
     return found
 
 
-async def test_an_edit_is_the_cause_of_what_it_deletes(cluster, operator, traces):
-    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team-a"]}))
-    assert await traces.next() == (
-        "deleted 2 copies: targets changed from team-* to team-a by generation 2 of the rule"
-    )
-
-
-async def test_a_changed_source_and_a_new_namespace(cluster, operator, traces):
+async def test_each_burst_has_its_cause(cluster, operator, traces):
     cluster.object("configmaps", HOME, "app", data={"key": "other"})
     assert await traces.next() == "updated 3 copies: source home/app is new or changed"
     cluster.namespace("team-d")
     assert await traces.next() == "created 1 copy: namespace team-d is new or changed"
-
-
-async def test_what_others_did(cluster, operator, traces):
     cluster.gone("configmaps", "team-a", "app")
     assert await traces.next() == "created 1 copy: deletion by another client"
     copy = cluster.found("configmaps", "team-b", "app")
     cluster.write(path_of("configmaps", "team-b", "app"), {**copy, "data": {"key": "mine"}})
     assert await traces.next() == "updated 1 copy: changes by another client"
-
-
-async def test_a_namespace_that_no_longer_matches_and_a_deleted_source(cluster, operator, traces):
-    cluster.namespace("team-a", **{names.LABEL_IGNORE: "true"})
-    assert await traces.next() == "deleted 1 copy: namespace team-a no longer matches"
+    cluster.namespace("team-d", **{names.LABEL_IGNORE: "true"})
+    assert await traces.next() == "deleted 1 copy: namespace team-d no longer matches"
+    edit_rule(cluster, targets={"namespaces": ["team-a", "team-b"]})
+    assert await traces.next() == (
+        "deleted 1 copy: targets changed from team-* to team-a, team-b by generation 2 of the rule"
+    )
     cluster.gone("configmaps", HOME, "app")
     assert await traces.next() == "deleted 2 copies: source home/app no longer exists or matches"
+    cluster.object("configmaps", HOME, "app", data={"key": "back"})
+    assert await traces.next() == "created 2 copies: source home/app is new or changed"
+    cluster.gone("copyrators", HOME, "rule")
+    assert await traces.next() == "deleted 2 copies: the rule is being deleted"
 
 
 async def test_all_sources_that_are_the_cause_are_named_where_a_template_has_several(
@@ -116,18 +115,13 @@ async def test_all_sources_that_are_the_cause_are_named_where_a_template_has_sev
     )
 
 
-async def test_a_deleted_rule(cluster, operator, traces):
-    cluster.gone("copyrators", HOME, "rule")
-    assert await traces.next() == "deleted 3 copies: the rule is being deleted"
-
-
 async def test_nothing_is_said_of_nothing(cluster, operator, traces, caplog):
     await operator.stop()
     caplog.clear()
     again = Operator(cluster)
     await again.start()
     try:
-        await until(lambda: reason(cluster, "rule") == "Synced")
+        await until(lambda: reason(cluster) == "Synced")
         await again.settled(3)
         assert traces.lines() == []
         cluster.gone("configmaps", "team-a", "app")

@@ -1,7 +1,7 @@
 """Who may copy what where: a tenant's rule reads its own namespace and writes where it may."""
 
 import pytest
-from tests.component.copies.conftest import HOME, Operator
+from tests.component.copies.conftest import HOME, Operator, ready_of, status_of
 from tests.component.copies.fake_cluster import path_of
 from tests.component.copies.test_notices import told
 from tests.component.kube.fake_api import until
@@ -40,12 +40,11 @@ def tenant_rule(cluster, name, spec, namespace=TENANT):
 
 
 def status(cluster, name, namespace=TENANT):
-    return (cluster.found("copyrators", namespace, name) or {}).get("status", {})
+    return status_of(cluster, name, namespace)
 
 
 def ready(cluster, name, namespace=TENANT):
-    conditions = status(cluster, name, namespace).get("conditions", [])
-    return next((one["reason"] for one in conditions if one["type"] == "Ready"), "")
+    return ready_of(cluster, name, namespace).get("reason")
 
 
 SOURCE = {"kind": "Secret", "name": "app"}
@@ -60,13 +59,9 @@ def secret(cluster, namespace, name="app", **metadata):
 @pytest.mark.parametrize(
     ("target", "copied"),
     [
-        ({"allow_from": TENANT}, True),
         ({"allow_from": "other, ten*"}, True),
-        ({"allow_from": "*"}, True),
         ({}, False),
-        ({"allow_from": ""}, False),
         ({"allow_from": "other"}, False),
-        ({"allow_from": "ten"}, False),
         ({"allow_from": TENANT, names.LABEL_IGNORE: "true"}, False),
     ],
     ids=str,

@@ -10,13 +10,14 @@ from tests.component.copies.conftest import (
     counts,
     is_failing,
     make_rule,
+    ready_of,
     reason,
+    status_of,
 )
 from tests.component.copies.fake_cluster import path_of
 from tests.component.copies.test_trust import ready, secret, space, status, tenant_rule
 from tests.component.kube.fake_api import error, until
 
-from copyrator.api.keys import CopyKey
 from copyrator.copies.targets.unmanaged import UNMANAGED_WATCHES
 from copyrator.copies.timing import CopyTiming
 
@@ -24,7 +25,7 @@ TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")
 PLACES = PLACE.rpartition("/")[0]
 """Where one is made."""
-KEY = CopyKey("configmaps", TEAM, "app")
+
 OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 
 
@@ -63,7 +64,7 @@ async def in_the_way(cluster, operator, data, count="conflicts", **more):
     cluster.object("configmaps", TEAM, "app", data=data)
     cluster.object("configmaps", HOME, "app", data=OURS)
     make_rule(cluster, "rule", by_name("app", **more))
-    await until(lambda: counts(cluster, "rule").get(count) == 1, f"it is among the {count}")
+    await until(lambda: counts(cluster).get(count) == 1, f"it is among the {count}")
     await until(lambda: watched(operator) and all(one.synced for one in watched(operator)))
 
 
@@ -74,8 +75,7 @@ def requests(cluster):
 
 
 def failures(cluster):
-    found = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
-    return [(one["reason"], one["message"]) for one in found]
+    return [(one["reason"], one["message"]) for one in status_of(cluster)["failures"]]
 
 
 def watched(operator):
@@ -94,7 +94,7 @@ async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_rea
     cluster.seen.clear()
     cluster.drop(PLACE)
     await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     assert requests(cluster) == ["create"]
     assert watched(operator) == []
 
@@ -123,7 +123,7 @@ async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(cluster
     cluster.object("configmaps", TEAM, "app", data={"key": "others"})
     await operator.settled()
     assert cluster.found("configmaps", TEAM, "app")["data"] == {"key": "others"}
-    assert is_failing(cluster, "rule")
+    assert is_failing(cluster)
     assert len(watched(operator)) == 1
 
 
@@ -132,7 +132,7 @@ async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, operator)
     await in_the_way(cluster, operator, THEIRS)
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
     version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
-    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    await until(lambda: reason(cluster) == "Satisfied")
     assert cluster.objects[PLACE]["metadata"]["resourceVersion"] == version
 
 
@@ -192,8 +192,8 @@ async def test_an_object_that_is_as_wanted_counts_as_right_and_is_never_touched(
 ):
     await in_the_way(cluster, operator, OURS, "satisfied", onConflict=policy)
     version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
-    assert reason(cluster, "rule") == "Satisfied"
-    assert counts(cluster, "rule") == {
+    assert reason(cluster) == "Satisfied"
+    assert counts(cluster) == {
         "desired": 1,
         "ready": 1,
         "satisfied": 1,
@@ -213,12 +213,12 @@ async def test_an_object_that_is_as_wanted_counts_as_right_and_is_never_touched(
 async def test_a_rule_with_copies_of_its_own_counts_both(cluster, operator):
     cluster.namespace("other")
     await in_the_way(cluster, operator, OURS, "satisfied")
-    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    await until(lambda: reason(cluster) == "Satisfied")
     await until(lambda: cluster.copies("configmaps", "app") == ["other"])
-    await until(lambda: counts(cluster, "rule")["ready"] == 2)
-    rule = cluster.found("copyrators", HOME, "rule")
-    message = rule["status"]["conditions"][0]["message"]
-    assert message.startswith("1 copy is up to date; 1 other object has the desired content")
+    await until(lambda: counts(cluster)["ready"] == 2)
+    assert ready_of(cluster)["message"].startswith(
+        "1 copy is up to date; 1 other object has the desired content"
+    )
 
 
 async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_differs(
@@ -226,15 +226,16 @@ async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_di
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.object("configmaps", HOME, "app", data={"key": "newer"})
-    await until(lambda: is_failing(cluster, "rule"))
+    await until(lambda: is_failing(cluster))
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert message.endswith("or set spec.onConflict (it differs in data)")
-    (ready, *_) = cluster.found("copyrators", HOME, "rule")["status"]["conditions"]
-    assert ready["message"].startswith(f"{TEAM}/app: Conflict (differs in data), 1 of 1: ")
+    assert ready_of(cluster)["message"].startswith(
+        f"{TEAM}/app: Conflict (differs in data), 1 of 1: "
+    )
     assert cluster.objects[PLACE]["data"] == OURS
     cluster.object("configmaps", HOME, "app", data=OURS)
-    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    await until(lambda: reason(cluster) == "Satisfied")
 
 
 @frequent_rereads
@@ -243,18 +244,18 @@ async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_c
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")
-    await until(lambda: is_failing(cluster, "rule"))
+    await until(lambda: is_failing(cluster))
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
-    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    await until(lambda: reason(cluster) == "Satisfied")
     cluster.drop(PLACE)
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     assert cluster.copies("configmaps", "app") == [TEAM]
 
 
 async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
     await in_the_way(cluster, operator, OURS, "satisfied")
     make_rule(cluster, "rule", by_name("app", onConflict="Overwrite"))
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: reason(cluster) == "Synced")
     assert cluster.copies("configmaps", "app") == [TEAM]
     assert watched(operator) == []
 
@@ -267,7 +268,7 @@ async def test_an_immutable_object_that_is_being_deleted_is_not_deleted_again(cl
     cluster.object("configmaps", HOME, "app", data=OURS)
     cluster.always("update", error(422, "Invalid", message="field is immutable"))
     make_rule(cluster, "rule", by_name("app", onConflict="Overwrite", onImmutable="Recreate"))
-    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    await until(lambda: counts(cluster).get("failed") == 1)
     ((why, _),) = failures(cluster)
     assert why == "Immutable"
     assert "delete" not in requests(cluster)
@@ -298,7 +299,7 @@ async def test_an_object_is_found_also_where_the_create_is_refused_before(
         cluster.object("configmaps", TEAM, "app", data=data)
     cluster.object("configmaps", HOME, "app", data=OURS)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: reason(cluster, "rule") == why)
+    await until(lambda: reason(cluster) == why)
     found = [failed for failed, _ in failures(cluster)]
     assert found == {"Satisfied": []}.get(why, ["Conflict" if data else "Forbidden"])
     assert requests(cluster)[: 1 + verbs] == ["create", *["get"] * verbs]

@@ -67,12 +67,6 @@ def write(path: Path, config: Any) -> Path:
     return path
 
 
-async def test_a_kubeconfig_gives_server_and_token(tmp_path: Path) -> None:
-    connection = await load_connection(write(tmp_path / "config", kubeconfig()))
-    assert connection.host == "http://one:1"
-    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
-
-
 async def test_a_context_chooses_the_cluster(tmp_path: Path) -> None:
     path = write(tmp_path / "config", kubeconfig())
     assert (await load_connection(path, "second")).host == "http://two:2"
@@ -521,22 +515,6 @@ EMPTY = {
 }
 
 
-async def test_empty_fields_beside_a_client_certificate_count_as_absent(tmp_path: Path) -> None:
-    authority = Authority.make(tmp_path / "ca")
-    files = authority.directory / "ca.pem", authority.directory / "ca.key"
-    pair = {"client-certificate": str(files[0]), "client-key": str(files[1])}
-    user = {**pair, **EMPTY, "client-certificate-data": "", "client-key-data": ""}
-    connection = await load_connection(write(tmp_path / "config", tls(user)))
-    assert "Authorization" not in await connection.headers()
-
-
-async def test_empty_fields_beside_a_token_count_as_absent(tmp_path: Path) -> None:
-    certificates = {"client-certificate-data": "", "client-key-data": "", "client-key": ""}
-    user = {**EMPTY, **certificates, "token": "t0ken"}
-    connection = await load_connection(write(tmp_path / "config", tls(user)))
-    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
-
-
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 
 
@@ -552,12 +530,24 @@ def exec_user(command: Path | str, **more: Any) -> dict[str, Any]:
     return {"exec": {"apiVersion": V1BETA1, "command": str(command), **nothing}, **more}
 
 
-async def test_empty_fields_beside_a_plugin_count_as_absent(tmp_path: Path) -> None:
-    names = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
-    empty = {**EMPTY, **dict.fromkeys(names, "")}
-    user = {**empty, **exec_user(plugin(tmp_path / "plugin", token="t0ken"))}
+CERTIFICATES = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
+
+
+@pytest.mark.parametrize("beside", ["token", "plugin", "certificate"])
+async def test_empty_fields_count_as_absent(
+    tmp_path: Path, contents: dict[str, str], beside: str
+) -> None:
+    user = {**EMPTY, **dict.fromkeys(CERTIFICATES, "")}
+    if beside == "token":
+        user["token"] = "t0ken"
+    elif beside == "plugin":
+        user |= exec_user(plugin(tmp_path / "plugin", token="t0ken"))
+    else:
+        user["client-certificate"] = str(write(tmp_path / "client.crt", contents["CERTIFICATE"]))
+        user["client-key"] = str(write(tmp_path / "client.key", contents["KEY"]))
     connection = await load_connection(write(tmp_path / "config", tls(user)))
-    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+    expected = None if beside == "certificate" else "Bearer t0ken"
+    assert (await connection.headers()).get("Authorization") == expected
 
 
 async def test_a_token_comes_before_a_plugin_as_for_kubectl(tmp_path: Path) -> None:

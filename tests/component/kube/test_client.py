@@ -160,14 +160,9 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (error(400, "BadRequest"), errors.BadRequest),
         (error(401, "Unauthorized"), errors.Unauthorized),
-        (error(403, "Forbidden", 'User "x" cannot create'), errors.Forbidden),
         (error(400, "", WEBHOOK), errors.AdmissionDenied),
-        (error(404, "NotFound"), errors.NotFound),
         (raw(b"404 page not found", "text/plain", 404), errors.NotFound),
-        (error(429, "TooManyRequests"), errors.TooManyRequests),
-        (error(503, "ServiceUnavailable"), errors.ServerError),
         (raw(b"<html>Bad Gateway</html>", "text/html", 502), errors.ServerError),
         (raw(b"", status=302), errors.ApiError),
         (raw(b'{"metadata": {"na'), errors.BrokenAnswer),

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,8 +17,6 @@ from copyrator.kube.errors import ApiError, ServerError, Unreachable
 from copyrator.kube.resources import SECRETS
 
 TOKEN = "t0ken-of-the-account"
-
-Send = Callable[[asyncio.StreamWriter], None]
 
 
 @pytest.fixture(scope="module")

@@ -263,9 +263,9 @@ async def test_a_list_that_fails_deletes_nothing(
     assert reflector.lists >= 2
 
 
-@pytest.mark.parametrize("answer", BROKEN_LISTS.values(), ids=BROKEN_LISTS)
+@pytest.mark.parametrize("what", ["500", "a cut body", "an empty object"])
 async def test_a_list_that_fails_on_page_two_is_not_complete(
-    reflect: Reflect, api: FakeApi, seen: Seen, answer: Answer
+    reflect: Reflect, api: FakeApi, seen: Seen, what: str
 ) -> None:
     for number in range(150):
         api.put(f"c{number:03}")
@@ -274,7 +274,7 @@ async def test_a_list_that_fails_on_page_two_is_not_complete(
 
     async def second_page_fails(request: web.Request) -> web.StreamResponse:
         if "continue" in request.query:
-            return await answer(request)
+            return await BROKEN_LISTS[what](request)
         return await api.serve(request)
 
     api.remove("c149")
@@ -333,8 +333,8 @@ async def test_a_watch_that_always_expires_is_backed_off(reflect: Reflect, api: 
 
 @pytest.mark.parametrize(
     "answer",
-    [stream(), stream(then="cut"), error(500), error(429), error(403), raw(b""), cut(b"")],
-    ids=["closed at once", "cut at once", "500", "429", "403", "empty", "cut body"],
+    [stream(), stream(then="cut"), error(500), cut(b"")],
+    ids=["closed at once", "cut at once", "500", "cut body"],
 )
 async def test_a_watch_that_does_not_stand_is_tried_ever_more_slowly(
     reflect: Reflect, api: FakeApi, seen: Seen, caplog: pytest.LogCaptureFixture, answer: Answer

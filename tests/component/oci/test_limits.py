@@ -23,13 +23,6 @@ async def registry() -> AsyncIterator[FakeRegistry]:
     await registry.stop()
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client()
-    yield client
-    await client.close()
-
-
 def ask_all(registry: FakeRegistry, client: RegistryClient) -> list[asyncio.Task[str]]:
     """One question to each of sixty repositories, all at once."""
     repositories = [Repository(registry.host, f"app{i}", plain_http=True) for i in range(60)]

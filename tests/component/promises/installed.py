@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from unittest import mock
 
-from copyrator.settings.config import from_environment
+from tests.settings import values_of
+
+from copyrator.runtime.flags import parameters, parse
 from demo.chart import Rendered, render
 from localcluster.build import Programs
 
@@ -38,6 +39,5 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     assert container["args"] == ["run"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     with mock.patch.dict("os.environ", variables, clear=True):
-        found = from_environment()
-    known = {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}
-    return known | {"lease_namespace": NAMESPACE}
+        found = parse(parameters())
+    return values_of(found) | {"lease_namespace": NAMESPACE}

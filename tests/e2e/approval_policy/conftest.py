@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e import person
+from tests.e2e import person, rbac
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import BUNDLES, install, object_path, rendered, uninstall
 from tests.e2e.operator_process import until
@@ -20,7 +20,6 @@ from localcluster import Api, Cluster
 PLAN = "0123456789abcdef"
 DECISION_ANNOTATIONS = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_BY)
 WRITES_STATUS = "writes-status"
-RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Person(person.Person):
@@ -95,21 +94,17 @@ class Guarded:
     def person(self, user: str, namespace: str, *roles: str) -> Person:
         """A user with these ClusterRoles in a namespace, which the authorizer knows of."""
         for role in roles:
-            reference = {"kind": "ClusterRole", "name": role}
-            body = {
-                "metadata": {"name": f"{user}-{role}"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **reference},
-                "subjects": [{"kind": "User", "name": user}],
-            }
-            self.api.create(f"{RIGHTS}/namespaces/{namespace}/rolebindings", body)
+            rbac.bind(self.api, rbac.user(user), role, namespace, f"{user}-{role}")
         for role in roles:
-            for rule in self.api.get(f"{RIGHTS}/clusterroles/{role}")["rules"]:
+            for rule in self.api.get(f"{rbac.RBAC}/clusterroles/{role}")["rules"]:
                 self._wait_for(user, namespace, rule)
         return Person(self.api.as_user(user), user)
 
     def role(self, name: str, *rules: dict[str, Any]) -> None:
         """A ClusterRole."""
-        self.api.create(f"{RIGHTS}/clusterroles", {"metadata": {"name": name}, "rules": [*rules]})
+        self.api.create(
+            f"{rbac.RBAC}/clusterroles", {"metadata": {"name": name}, "rules": [*rules]}
+        )
         self.made_roles.append(name)
 
     def _wait_for(self, user: str, namespace: str, rule: dict[str, Any]) -> None:
@@ -117,9 +112,7 @@ class Guarded:
         asked = {"group": rule["apiGroups"][0], "resource": resource, "subresource": sub}
         asked |= {"namespace": namespace, "verb": rule["verbs"][-1]}
         asked |= {"name": rule.get("resourceNames", [""])[0]}
-        review = {"spec": {"user": user, "resourceAttributes": asked}}
-        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        until(lambda: self.api.create(path, review)["status"]["allowed"], f"{user} may {asked}")
+        until(lambda: rbac.may(self.api, user, **asked), f"{user} may {asked}")
 
     def get(self, where: str) -> dict[str, Any]:
         found: dict[str, Any] = self.api.get(path_of(where))
@@ -177,7 +170,7 @@ def guarded(cluster: Cluster) -> Iterator[Guarded]:
     # Others write Bundles' status as administrators: with the next test's policy gone, too.
     until(lambda: not _is_in_force(guarded), "the policy is gone")
     for role in guarded.made_roles:
-        api.delete(f"{RIGHTS}/clusterroles/{role}")
+        api.delete(f"{rbac.RBAC}/clusterroles/{role}")
     vanish(cluster, guarded.made)
     uninstall(cluster, home)
 

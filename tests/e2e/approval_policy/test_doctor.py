@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, path_of, policies_of
 from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from copyrator.cli import cli
 from demo.chart import Rendered
@@ -85,28 +84,6 @@ def test_it_names_the_permissions_that_plans_lack(
     ]
     try:
         until(lambda: doctor("Permissions") == missing, "they are missed")
-    finally:
-        guarded.admin.delete(path_of(f"{team}/gated"))
-        apply(guarded.api, cluster_roles(guarded.rendered))
-
-
-@long_form(
-    "tests/unit/cli/doctor/test_permissions.py::test_that_it_may_not_review_accounts_is_worth_knowing"
-)
-def test_it_says_whether_the_operator_may_review_accounts(
-    guarded: Guarded, team: str, editor: Person, doctor: Doctor
-):
-    values = {"bundles.permissionReviews.enabled": False}
-    less = rendered(guarded.cluster, guarded.home, values)
-    editor.create(bundle(f"{team}/gated", "Always"))
-    granted = "plans name the permissions that their service account lacks"
-    assert doctor("Permission reviews") == [f"ok   Permission reviews: {granted}"]
-    apply(guarded.api, cluster_roles(less))
-    resource = "subjectaccessreviews.authorization.k8s.io"
-    missing = f"?    Permission reviews: {guarded.operator.user} cannot create {resource}: "
-    try:
-        until(lambda: doctor("Permission reviews")[0].startswith(missing), "missed")
-        assert doctor("Permissions")[0].startswith("ok"), "it is optional"
     finally:
         guarded.admin.delete(path_of(f"{team}/gated"))
         apply(guarded.api, cluster_roles(guarded.rendered))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.e2e import rbac
 from tests.e2e.approval_policy.conftest import Person
 from tests.e2e.bundles.conftest import Operator, Team, make_team, operating
 from tests.e2e.conftest import directory_of
@@ -71,17 +72,8 @@ def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
     found = team.wait_condition("shop", "Ready", "AwaitingApproval")
     assert "copyrator approve" in found["message"]
     editor = bare.cluster.kubeconfig_for_user("editor")
-    rule = {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["get", "patch"]}
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
-    team.api.create(f"{rights}/roles", {"metadata": {"name": "edits"}, "rules": [rule]})
-    team.api.create(
-        f"{rights}/rolebindings",
-        {
-            "metadata": {"name": "edits"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edits"},
-            "subjects": [{"kind": "User", "name": "editor"}],
-        },
-    )
+    rule = rbac.rule("get patch", "bundles", group="operator.werf.dev")
+    rbac.grant(team.api, rbac.user("editor"), rule, namespace=team.namespace)
     where = f"{team.namespace}/shop"
     code, said = run(bare, editor, "approve", "bundle", where, "--yes")
     assert code == 1, "the command refuses whom the API server lets"

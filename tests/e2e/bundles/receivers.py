@@ -27,7 +27,6 @@ from tests.e2e.operator_process import until
 from copyrator.cli import cli
 from demo.chart import ROOT
 from localcluster import Cluster
-from localcluster.api import ApiStatusError
 
 KEY = b"a key"
 TOKENS = "TAAAAAAAA/BAAAAAAAA/" + "c" * 24
@@ -194,12 +193,9 @@ def operator(
     values = {
         "notifications.entries": ENTRIES,
         "notifications.link": "https://copyrator.example.com/{kind}/{namespace}/{name}",
-        "notifications.secrets": ["bad"],
-        "rules.consumers": True,
-        "rules.restart": True,
     }
     path = os.pathsep.join([cloud.environment["PYTHONPATH"], str(ROOT / "operator")])
-    settings = {**cloud.environment, "PYTHONPATH": path, "COPYRATOR_ROLLOUT_HEALTH_PAUSE": "3"}
+    settings = {**cloud.environment, "PYTHONPATH": path}
     with operating(cluster, log, settings, values=values) as operator:
         secret = {"metadata": {"name": "receivers"}, "stringData": URLS}
         cluster.api().create(f"/api/v1/namespaces/{operator.namespace}/secrets", secret)
@@ -223,49 +219,3 @@ def types(operator: Operator, command: str, code: int = 0) -> str:
     done = CliRunner().invoke(cli, command.split(), env=environment)
     assert done.exit_code == code, f"{command}\n{done.output}"
     return str(done.output)
-
-
-class Settings:
-    """The ConfigMap of the entries, and what the operator says of it."""
-
-    def __init__(self, operator: Operator) -> None:
-        self.api, self._operator = operator.cluster.api(), operator
-        self._path = f"/api/v1/namespaces/{operator.namespace}"
-
-    def write(self, text: str) -> None:
-        path = f"{self._path}/configmaps/copyrator-notifications"
-        self.api.patch(path, {"data": {"notifications.yaml": text}})
-
-    def read(self) -> str:
-        found = self.api.get(f"{self._path}/configmaps/copyrator-notifications")
-        return str(found["data"]["notifications.yaml"])
-
-    def urls(self, name: str, **urls: str) -> None:
-        """Write the Secret of this name."""
-        path = f"{self._path}/secrets"
-        body = {"metadata": {"name": name}, "stringData": urls}
-        try:
-            self.api.create(path, body)
-        except ApiStatusError as error:
-            if error.code != 409:
-                raise
-            self.api.patch(f"{path}/{name}", body)
-
-    def marks(self) -> dict[str, Any]:
-        path = f"{self._path}/configmaps/copyrator-notification-marks"
-        found: dict[str, Any] = json.loads(self.api.get(path)["data"]["marks.json"])["entries"]
-        return found
-
-    def result(self, entry: str) -> str:
-        """Of the entry's last message."""
-        return str(self.marks().get(entry, {}).get("result", ""))
-
-    def events(self) -> str:
-        found = self.api.get(f"{self._path}/events")["items"]
-        return "\n".join(f"{one['reason']} {one.get('message')}" for one in found)
-
-    def count(self, entry: str, outcome: str) -> float:
-        assert self._operator.process is not None
-        _, text = self._operator.process.get("/metrics")
-        line = rf'copyrator_notifications_total{{entry="{entry}",outcome="{outcome}"}} (\S+)'
-        return float((re.findall(line, text) or ["0"])[0])

@@ -3,26 +3,10 @@
 import pytest
 from tests.e2e.bundles.conftest import Operator, Team, is_gone
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-@long_form("tests/component/bundles/test_deletion.py::test_lets_go_without_uninstalling")
-def test_a_bundle_can_be_deleted_without_its_release(team: Team, operator: Operator) -> None:
-    """By its policy; by an annotation: tests/component/bundles/test_deletion.py."""
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", deletionPolicy="Orphan")
-    team.wait_deployed("shop", digest)
-
-    team.delete("bundles", "shop")
-
-    team.wait_gone("bundles", "shop")
-    assert team.release("shop") is not None
-    assert team.jobs("shop", "uninstall") == []
-    assert f"Release {team.namespace}/shop" in operator.log.read_text()
 
 
 def test_a_namespace_that_is_deleted_is_not_held_up(

@@ -1,13 +1,11 @@
 """What can happen to deploys and Bundles in a cluster where people and nodes do as they like."""
 
-import base64
 import threading
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Operator, Team
+from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Team
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -35,7 +33,6 @@ spec:
       containers: [{{name: main, image: x, command: [sleep, "1000"]}}]
 """
 """Changes the ConfigMap, and then waits for ever."""
-# --- a Job that doesn't get on ---
 
 
 def test_a_job_that_cannot_start_says_why_and_gives_way_to_a_repaired_spec(team: Team) -> None:
@@ -103,9 +100,6 @@ def test_a_job_that_is_deleted_evicted_or_ended_is_made_anew_and_counts_as_no_fa
     assert not status["attempted"].get("failures")
 
 
-# --- a release that fails ---
-
-
 def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so_and_a_failed_rollback_is_told(
     team: Team,
 ) -> None:
@@ -135,55 +129,3 @@ def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so_and_a_failed_rol
     assert status["deployed"]["digest"] == first
     assert status["attempted"]["digest"] == third
     assert "Service" in status["lastError"]["logTail"]
-
-
-# --- values ---
-
-
-@long_form("tests/e2e/bundles/test_examples.py::test_an_example_does_what_its_comment_says")
-def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.create("configmaps", "base", data={"a.yaml": "greeting: base"})
-    secret = base64.b64encode(b"greeting: secret-word").decode()
-    team.create("secrets", "over", data={"a.yaml": secret})
-    team.create("configmaps", "last", data={"a.yaml": "greeting: last"})
-    sources = [
-        {"kind": "Secret", "name": "over"},
-        {"kind": "ConfigMap", "name": "last", "optional": True},
-    ]
-    team.bundle("shop", values="base", valuesFrom=sources, interval="1h")
-    team.wait_deployed("shop", digest)
-    assert team.release("shop")["greeting"] == "last"
-
-    team.delete("configmaps", "last")
-    until(lambda: team.release("shop")["greeting"] == "secret-word", "it went")
-
-
-# --- pauses ---
-
-
-@pytest.fixture(scope="module")
-def shop(lasting_team: Team, operator: Operator) -> Team:
-    """The namespace of a Bundle that is deployed, and stays so."""
-    digest = lasting_team.publish("1.0.0", "first")
-    lasting_team.bundle("shop")
-    lasting_team.wait_deployed("shop", digest)
-    return lasting_team
-
-
-# --- one release, one Bundle; one namespace ---
-
-
-@long_form(
-    "tests/component/bundles/test_deploys.py::test_a_changed_project_namespace_is_refused_until_it_is_set_back"
-)
-def test_a_changed_project_namespace_stalls_a_live_bundle(shop: Team) -> None:
-    digest = shop.status("shop")["deploy"]["digest"]
-    shop.patch("bundles", "shop", spec={"project_namespace": "elsewhere"})
-    condition = shop.wait_reason("shop", "NamespaceChanged")
-    assert shop.namespace in condition["message"]
-    assert shop.condition("shop", "Stalled")["status"] == "True"
-
-    shop.patch("bundles", "shop", spec={"project_namespace": None})
-    shop.wait_deployed("shop", digest)
-    assert len(shop.jobs("shop")) == 1

@@ -65,11 +65,6 @@ def pair(password: str = PASSWORD) -> dict[str, str]:
     return {"username": encoded(USER), "password": encoded(password)}
 
 
-def docker_config(host: str) -> dict[str, str]:
-    auths = {host: {"auth": encoded(f"{USER}:{PASSWORD}")}}
-    return {".dockerconfigjson": encoded(json.dumps({"auths": auths}))}
-
-
 @dataclass
 class Signed:
     """A version with a signature, and what asks for it."""
@@ -106,17 +101,6 @@ def test_a_wrong_password_is_said_and_its_correction_logs_in_for_all_that_is_rea
     shown = json.dumps([team.get("bundles", "shop"), job]) + operator.log.read_text()
     assert PASSWORD not in shown
     assert encoded(PASSWORD) not in shown
-
-
-def test_a_docker_config_is_mounted(team: Team, private: str) -> None:
-    digest = team.publish("1.0.0", "first")
-    kind = "kubernetes.io/dockerconfigjson"
-    team.create("secrets", "creds", data=docker_config(private), type=kind)
-
-    team.bundle("shop", registry=private, auth="creds")
-
-    team.wait_deployed("shop", digest)
-    assert "initContainers" not in team.jobs("shop")[0]["spec"]["template"]["spec"]
 
 
 def test_of_a_secret_with_several_credentials_the_job_gets_the_registrys_alone(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import NOWHERE, Team
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.mutating_webhook import mutating
 from tests.e2e.operator_process import until
 
@@ -84,19 +84,6 @@ def test_a_queued_plan_waits_and_goes_on(queued: Team) -> None:
     resume(team, team.jobs("shop")[0])
     team.wait_deployed("shop", digest)
     assert len(team.jobs("shop", "plan")) == 1
-
-
-def test_a_job_that_a_queue_takes_back_waits_again(team: Team) -> None:
-    """Its pods are deleted, which is no failure."""
-    team.publish("1.0.0", "first")
-    team.bundle("shop", job=NOWHERE)
-    team.wait_reason("shop", "JobUnschedulable")
-    (job,) = team.jobs("shop")
-    resume(team, job, suspend=True)
-    assert wait_queued(team)["reason"] == "Deploying"
-    resume(team, job)
-    team.wait_reason("shop", "JobUnschedulable")
-    assert len(team.jobs("shop")) == 1
 
 
 def test_a_queued_deploy_gives_way_to_an_edited_spec_and_to_a_deletion(queued: Team) -> None:

@@ -14,18 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from click.testing import CliRunner
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
-from tests.e2e.bundles.conftest import Operator, make_team, operating
+from tests.e2e.bundles.conftest import Operator, operating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import sweep
 from tests.long import LONG, long_form
 
-from copyrator.bundles.engine.references import ALL_REFERENCE_WATCHES, REFERENCE_WATCHES
-from copyrator.cli import cli
-from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
 
@@ -276,30 +271,6 @@ def test_one_edit_among_many_is_seen_alone(crowd: Crowd) -> None:
 
 
 @long_form(
-    "tests/component/bundles/test_reference_watches.py"
-    "::test_a_name_that_comes_late_is_known_by_what_was_read"
-)
-@pytest.mark.usefixtures("grown")
-def test_an_edit_of_a_bundle_that_came_late_is_deployed_at_once(
-    crowd: Crowd, namespace: Callable[..., str], tmp_path: Path
-) -> None:
-    team = make_team(crowd.cluster, crowd.api, namespace("late"), tmp_path)
-    digest = team.publish("1.0.0", "one")
-    team.create("configmaps", VALUES, data={"values.yaml": "greeting: hello"})
-    team.bundle("shop", values=VALUES)
-    try:
-        team.wait_deployed("shop", digest)
-        assert (team.release("shop") or {}).get("greeting") == "hello"
-
-        team.patch("configmaps", VALUES, data={"values.yaml": "greeting: bye"})
-
-        until(lambda: (team.release("shop") or {}).get("greeting") == "bye", "it is deployed")
-    finally:
-        team.delete("bundles", "shop")
-        team.wait_gone("bundles", "shop")
-
-
-@long_form(
     "tests/component/bundles/test_reference_watches.py::test_what_was_deleted_while_no_watch_stood_is_noticed_though_no_watch_ever_showed_it"
 )
 @pytest.mark.usefixtures("grown")
@@ -319,89 +290,3 @@ def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> 
     log.info("%d sockets at most after a restart", most[0])
     assert most[0] <= CONNECTIONS
     assert requests.writes(user=crowd.operator.user, resource="bundles") == []
-
-
-# Kinds for which the chart grants nothing that reads a Secret. They stay to the end: as long as
-# the operator runs, it may list what it was told to watch.
-KINDS = {"rules.kinds": ["LimitRange"]}
-NAMED = [f"{SECRET}-{number:02}" for number in range(REFERENCE_WATCHES + 1)]
-"""Secrets of one Bundle: one more than a namespace may have watches for."""
-
-
-@pytest.fixture
-def many(crowd: Crowd, grown: Grown) -> str:
-    """A namespace whose Bundle names all of NAMED; it comes last where namespaces are sorted."""
-    namespace = f"{crowd.prefix}-many"
-    crowd.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    data = {"secret.yaml": encoded("edit: 0")}
-    for name in NAMED:
-        secret = {"metadata": {"name": name}, "data": data}
-        crowd.api.create(path_of(namespace, "secrets"), secret)
-    crowd.bundle(namespace, valuesFrom=[{"kind": "Secret", "name": name} for name in NAMED])
-    return namespace
-
-
-@pytest.fixture
-def by_name(crowd: Crowd, many: str) -> None:
-    """The operator, started anew, may read Secrets of some names and no others."""
-    values = {**KINDS, "bundles.allowedSecrets": [SECRET, *NAMED]}
-    narrow = render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=values)
-    narrow.deployment["spec"]["replicas"] = 0
-    assert crowd.operator.stop() == 0  # else it is refused what it watches
-    grant(crowd, narrow, narrow.deployment)
-    crowd.operator.settings["COPYRATOR_KINDS"] = "LimitRange"
-    requests = crowd.cluster.requests()
-    crowd.operator.start()
-    every = {*crowd.spaces, many}
-    until(lambda: crowd.reads(requests.all(), "secrets").keys() == every, "all are read", 300)
-
-
-def grant(crowd: Crowd, chart: Rendered, *more: Any) -> None:
-    documents = yaml.safe_dump_all([*chart.rights, *more])
-    crowd.cluster.kubectl("apply", "-f", "-", input=documents)
-
-
-def typed(crowd: Crowd, command: str) -> str:
-    """What a command prints for an administrator, in one line."""
-    environment = {
-        "KUBECONFIG": crowd.cluster.environment()["KUBECONFIG"],
-        "COPYRATOR_OPERATOR_NAMESPACE": crowd.operator.namespace,
-    }
-    result = CliRunner().invoke(cli, command.split(), env=environment)
-    assert result.output, f"{result!r}"
-    return " ".join(result.output.split())
-
-
-@long_form(
-    "tests/component/bundles/test_reference_watches.py"
-    "::test_where_only_names_are_granted_they_are_shared_until_more_is_granted"
-)
-@pytest.mark.usefixtures("by_name")
-def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_granted(
-    crowd: Crowd, many: str
-) -> None:
-    places = ALL_REFERENCE_WATCHES - 1  # one is for all ConfigMaps
-    watched = min(places, COUNT + REFERENCE_WATCHES)
-    some, last = crowd.spaces[:places], NAMED[-1]
-    said = typed(crowd, "doctor")
-    waiting, objects = COUNT + len(NAMED) - watched, 2 * COUNT + len(NAMED)
-    assert f"Values and auth: {waiting} of {objects} objects" in said, said
-    assert "cannot list and watch all secrets" in said
-    assert "bundles.allowedSecrets" in said
-    said = typed(crowd, f"why {many}/app")
-    assert f"An edit of Secret {many}/{last} takes effect at the next poll only" in said, said
-    assert "next poll only" not in typed(crowd, f"why {some[0]}/app")
-
-    until(lambda: crowd.sockets() > watched, "the watches stand")
-    since = crowd.cluster.requests()
-    data = {"secret.yaml": encoded("edit: 1")}
-    crowd.api.patch(f"{path_of(many, 'secrets')}/{last}", {"data": data})
-    crowd.edit("secrets", some)
-    until(lambda: crowd.reads(since.all(), "secrets").keys() >= set(some), "all are seen", 300)
-    assert many not in crowd.reads(since.all(), "secrets")
-    assert crowd.sockets() <= CONNECTIONS
-
-    grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace, values=KINDS))
-
-    until(lambda: many in crowd.reads(since.all(), "secrets"), "what was edited is read", 300)
-    assert "edits take effect at once" in typed(crowd, "doctor")

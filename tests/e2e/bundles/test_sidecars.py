@@ -1,6 +1,5 @@
 """Jobs into whose pods others inject containers, as service meshes and Vault do."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -154,21 +153,6 @@ def test_a_plan_of_which_a_sidecar_runs_on_is_read_and_kept_for_the_approver(
     team.annotate("shop", **{"approved-plan": plan["id"], "approved-by": "ann"})
     team.wait_deployed("shop", digest)
     until(lambda: deadline(team, plan["job"]) < kept, "the plan's Job is ended, as it is decided")
-
-
-def test_drift_is_found_and_put_right_beside_a_sidecar(proxied: Team) -> None:
-    team = proxied
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", drift={"mode": "Correct", "interval": "720h"})
-    team.wait_deployed("shop", digest)
-    team.wait_condition("shop", "Drifted", "InSync")
-
-    team.patch("configmaps", "shop-app", data={"text": "edited"})
-    team.annotate("shop", requestedAt="now")
-    until(
-        lambda: (team.release("shop") or {}).get("text") == "first",
-        lambda: f"it is put right: {json.dumps(team.status('shop'))}",
-    )
 
 
 def test_an_operator_that_starts_later_sees_that_werf_has_ended(

@@ -35,19 +35,13 @@ def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
     assert len(team.jobs("shop")) == 1
 
 
-@pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
-def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(
-    team: Team, reason: str
-) -> None:
+def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop")
     team.wait_deployed("shop", digest)
     before = f"suspended; before: Deployed: {team.condition('shop')['message']}"
-    if reason == "Suspended":
-        team.patch("bundles", "shop", spec={"suspend": True})
-    else:
-        team.annotate("shop", **{"disable-autoupdate": ""})
-    team.wait_reason("shop", reason)
+    team.patch("bundles", "shop", spec={"suspend": True})
+    team.wait_reason("shop", "Suspended")
     for condition in ("Ready", "Reconciling=false", "Stalled=false"):
         _wait(team, "shop", condition)
     assert team.condition("shop")["message"] == before
@@ -61,7 +55,7 @@ def test_kubectl_waits_for_a_suspended_bundle_and_for_those_that_depend_on_it(
     team.wait_reason("shop", "InvalidSpec")
     _wait(team, "shop", "Ready=false")
     team.patch("bundles", "shop", spec={"serviceAccountName": None, "minAge": "1h"})
-    team.wait_reason("shop", reason)
+    team.wait_reason("shop", "Suspended")
     _wait(team, "shop", "Ready")
     assert team.condition("shop")["message"] == f"{before}; edited while suspended"
     assert team.status("shop")["observedGeneration"] == _generation(team)

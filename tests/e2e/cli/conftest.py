@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,15 @@ from localcluster.bundle import push
 
 SENTINEL = "the-secret-value"
 """In every Secret of these tests; never to be printed."""
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def rbac(plural: str, namespace: str = "") -> str:
+    """The path of roles or their bindings."""
+    place = f"namespaces/{namespace}/" if namespace else ""
+    return f"/apis/{RBAC}/v1/{place}{plural}"
 
 
 @dataclass
@@ -71,6 +80,47 @@ class Stage:
         """Apply manifests as an administrator."""
         apply(self.api, documents)
 
+    def bundle(self, name: str, repo: str, **spec: Any) -> dict[str, Any]:
+        """The manifest of a Bundle in `apps`, of the cluster's registry."""
+        smallest = {"registry": self.cluster.registry, "repo": repo, "insecure": True}
+        return {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name, "namespace": self.apps},
+            "spec": {**smallest, "version": "1.*", **spec},
+        }
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The status of a Bundle in `apps`."""
+        found: dict[str, Any] = self.api.get(f"{BUNDLES.format(self.apps)}/{name}")
+        return found.get("status") or {}
+
+    def as_user(self, user: str) -> "Stage":
+        """The same at a user's terminal."""
+        return replace(self, admin=self.cluster.kubeconfig_for_user(user, []))
+
+    def grant(self, user: str, *rules: dict[str, Any], namespace: str = "") -> None:
+        """Let a user do this in a namespace; "" everywhere, by what `revoke` takes away."""
+        role = {"metadata": {"name": user}, "rules": rules}
+        kind = "Role" if namespace else "ClusterRole"
+        self.api.create(rbac(f"{kind.lower()}s", namespace), role)
+        self.bind(user, kind, user, namespace)
+
+    def bind(self, user: str, kind: str, role: str, namespace: str = "") -> None:
+        """Bind a role to a user in a namespace; "": everywhere."""
+        body = {
+            "metadata": {"name": f"{user}-{role}"},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+        }
+        bindings = "rolebindings" if namespace else "clusterrolebindings"
+        self.api.create(rbac(bindings, namespace), body)
+
+    def revoke(self, user: str) -> None:
+        """Take away what a user was granted everywhere."""
+        self.api.delete(f"{rbac('clusterrolebindings')}/{user}-{user}")
+        self.api.delete(f"{rbac('clusterroles')}/{user}")
+
     def delete_rule(self, name: str, namespace: str = "") -> None:
         """Delete a rule; not waited for."""
         self.api.delete(f"{RULES.format(namespace or self.home)}/{name}")
@@ -102,6 +152,14 @@ def rule(home: str, name: str, **spec: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def copying(
+    home: str, name: str, *namespaces: str, source: str = "", **spec: Any
+) -> dict[str, Any]:
+    """A rule that copies a Secret, which has its own name unless another is said."""
+    found = {"kind": "Secret", "name": source or name}
+    return rule(home, name, source=found, targets={"namespaces": [*namespaces]}, **spec)
+
+
 def secret(namespace: str, name: str, *keys: str, **labels: str) -> dict[str, Any]:
     """A Secret's manifest; each key holds the sentinel."""
     return {
@@ -115,10 +173,9 @@ def secret(namespace: str, name: str, *keys: str, **labels: str) -> dict[str, An
 @contextmanager
 def synced_and_failing(stage: Stage, word: str) -> Iterator[None]:
     """A rule `word` with copies in all namespaces `word-*`, and `word-no` without a source."""
-    source = {"kind": "Secret", "name": word}
     stage.apply(
         secret(stage.home, word, "password"),
-        rule(stage.home, word, source=source, targets={"namespaces": [f"{word}-*"]}),
+        copying(stage.home, word, f"{word}-*"),
         rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
     )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
@@ -180,19 +237,7 @@ def shop(stage: Stage) -> str:
     repository = f"team/{stage.apps}"
     for tag in ("1.0.0", "1.1.0-rc.1", "2.0.0"):
         push(ROOT / "examples" / "charts" / "hello", stage.cluster.registry, repository, tag)
-    stage.apply(
-        {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": "shop", "namespace": stage.apps},
-            "spec": {
-                "registry": stage.cluster.registry,
-                "repo": repository,
-                "version": "1.*",
-                "insecure": True,
-            },
-        }
-    )
+    stage.apply(stage.bundle("shop", repository))
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
     return repository
 

@@ -3,18 +3,16 @@ script for: each script is loaded by the shell itself.
 """
 
 import os
-import pty
 import secrets
-import select
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
 from click.testing import CliRunner
 from tests.e2e.cli.conftest import ROOT, rule
+from tests.e2e.cli.terminal import PATIENCE, Terminal
 from tests.e2e.installation import apply, serves
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
@@ -23,8 +21,6 @@ from tests.long import LONG
 from copyrator.cli import cli
 from localcluster.build import Programs
 
-PATIENCE = 180.0
-"""Seconds until a shell has answered on a loaded machine."""
 CASES = {
     "a command": ("desc", "describe"),
     "a namespace": ("get rules -n comple", "{home}"),
@@ -91,35 +87,6 @@ def cases(*but):
     return pytest.mark.parametrize(("typed", "meant"), chosen.values(), ids=chosen.keys())
 
 
-class Terminal:
-    """A shell at which somebody sits."""
-
-    def __init__(self, command, environment, directory):
-        self._end, its_end = pty.openpty()
-        self._process = subprocess.Popen(
-            command, env=environment, cwd=directory,
-            stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True,
-        )  # fmt: skip
-        os.close(its_end)
-        self._seen = ""
-
-    def type(self, text):
-        os.write(self._end, text.encode())
-
-    def read_until(self, wanted):
-        deadline = time.monotonic() + PATIENCE
-        while wanted not in self._seen:
-            left = deadline - time.monotonic()
-            assert left > 0, f"no {wanted!r} in {self._seen!r}"
-            if select.select([self._end], [], [], left)[0]:
-                self._seen += os.read(self._end, 4096).decode(errors="replace")
-
-    def close(self):
-        self._process.kill()
-        self._process.wait()
-        os.close(self._end)
-
-
 SITTING = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], ""),
     "zsh": (["zsh", "-f", "-i"], "autoload -U compinit && compinit -u -D; "),
@@ -132,7 +99,12 @@ def test_tab_completes(shell, home, environment, tmp_path, typed, meant):
     installed(shell)
     command, before = SITTING[shell]
     (tmp_path / "script").write_text(script(shell))
-    terminal = Terminal(command, environment, tmp_path)
+    terminal = Terminal()
+    process = subprocess.Popen(
+        command, env=environment, cwd=tmp_path,
+        stdin=terminal.theirs, stdout=terminal.theirs, stderr=terminal.theirs,
+        start_new_session=True,
+    )  # fmt: skip
     try:
         # What is entered in the end is shown, not run; completing runs the program all the same.
         terminal.type(f"{before}source ./script; copyrator() {{ echo \"<$*>\"; }}; echo re''ady\n")
@@ -141,6 +113,8 @@ def test_tab_completes(shell, home, environment, tmp_path, typed, meant):
         whole = f"{typed.rpartition(' ')[0]} {meant}".strip().format(home=home)
         terminal.read_until(f"<{whole}>")
     finally:
+        process.kill()
+        process.wait()
         terminal.close()
 
 

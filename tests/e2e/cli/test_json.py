@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.cli.conftest import copying, rule, secret
 from tests.e2e.installation import RULES
 from tests.unit.cli.test_json import commands
 
@@ -64,11 +64,8 @@ def words(stage, shop, tmp_path_factory):
     """What the commands are about."""
     stage.apply(
         secret(stage.home, "json", "a"),
-        rule(
-            stage.home, "json", source={"kind": "Secret", "name": "json"},
-            targets={"namespaces": [stage.apps]},
-        ),
-    )  # fmt: skip
+        copying(stage.home, "json", stage.apps),
+    )
     stage.wait_reason(RULES.format(stage.home), "json", "Synced")
     folder = tmp_path_factory.mktemp("files")
     (folder / "wrong.yaml").write_text(json.dumps(rule(stage.home, "x", nonsense=1)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import SENTINEL, rule, secret
+from tests.e2e.cli.conftest import SENTINEL, copying, secret
 from tests.e2e.installation import RULES, delete_crds
 from tests.e2e.operator_process import until
 
@@ -110,9 +110,8 @@ def test_uninstall_says_what_would_go_and_stay_and_refuses_while_the_operator_le
     there = namespace(f"{word}-team")
     stage.apply(
         secret(stage.home, word, "user"),
-        rule(stage.home, word, source={"kind": "Secret", "name": word},
-             targets={"namespaces": [there]}),
-    )  # fmt: skip
+        copying(stage.home, word, there),
+    )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     said = stage.types("uninstall --dry-run")
     assert f"CopyratorRule {stage.home}/{word} would lose its finalizer.\n" in said
@@ -301,9 +300,8 @@ def test_leaving_takes_the_finalizers_off_and_keeps_the_copies(stage, word, name
     there = namespace(f"{word}-team")
     stage.apply(
         secret(stage.home, word, "user"),
-        rule(stage.home, word, source={"kind": "Secret", "name": word},
-             targets={"namespaces": [there]}),
-    )  # fmt: skip
+        copying(stage.home, word, there),
+    )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     assert stage.operator.stop() == 0
     said = stage.types("uninstall")

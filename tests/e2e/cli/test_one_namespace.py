@@ -1,12 +1,8 @@
 """Somebody with `edit` in one namespace uses get, describe, why and plan there."""
 
-from dataclasses import replace
-
 import pytest
-from tests.e2e.cli.conftest import plainly, rule, secret, staged
+from tests.e2e.cli.conftest import copying, plainly, rule, secret, staged
 from tests.e2e.installation import RULES
-
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 pytestmark = pytest.mark.refused("*")
 
@@ -30,41 +26,21 @@ def there(stage, word, namespace):
         "resources": ["copyrators", "bundles"],
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
     }
-    stage.api.create(
-        f"{RBAC}/namespaces/{name}/roles", {"metadata": {"name": "ours"}, "rules": [kinds]}
-    )
-    for kind, role in (("ClusterRole", "edit"), ("Role", "ours")):
-        stage.api.create(
-            f"{RBAC}/namespaces/{name}/rolebindings",
-            {
-                "metadata": {"name": role},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-                "subjects": [
-                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"dev-{word}"}
-                ],
-            },
-        )
+    stage.grant(f"dev-{word}", kinds, namespace=name)
+    stage.bind(f"dev-{word}", "ClusterRole", "edit", name)
     return name
 
 
 @pytest.fixture
 def dev(stage, word, there):
     """The developer's terminal."""
-    return replace(stage, admin=stage.cluster.kubeconfig_for_user(f"dev-{word}", []))
+    return stage.as_user(f"dev-{word}")
 
 
 @pytest.fixture
 def copied(stage, word, there):
     """A copy of a trusted rule, which the developer may not read."""
-    stage.apply(
-        secret(stage.home, word, "user"),
-        rule(
-            stage.home,
-            word,
-            source={"kind": "Secret", "name": word},
-            targets={"namespaces": [there]},
-        ),
-    )
+    stage.apply(secret(stage.home, word, "user"), copying(stage.home, word, there))
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield
     stage.delete_rule(word)
@@ -107,11 +83,11 @@ def test_a_kind_that_may_not_be_listed_is_named_where_a_rule_copies_it(
 def test_a_rule_of_ones_own_is_shown_explained_and_planned(stage, dev, word, there):
     dev.apply(secret(there, "mine", "user"))
     stage.apply(
-        rule(
+        copying(
             there,
             word,
-            source={"kind": "Secret", "name": "mine"},
-            targets={"namespaces": [there]},
+            there,
+            source="mine",
             transform={"name": "copy-of-{{ source.name }}"},
             suspend=True,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.cli.conftest import copying, secret
 from tests.e2e.installation import RULES
 from tests.e2e.vanishing import vanish
 
@@ -57,19 +57,10 @@ def rules(stage):
     stage.api.create("/api/v1/namespaces", {"metadata": {"name": word}})
     names = [f"{word}-{number}" for number in range(NUMBER)]
     for name in names:
-        source = {"kind": "Secret", "name": name}
-        stage.apply(
-            secret(stage.home, name, "password"),
-            rule(stage.home, name, source=source, targets={"namespaces": [word]}),
-        )
-    stage.apply(
-        {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": word, "namespace": word},
-            "spec": {"registry": "registry.invalid", "repo": "app", "suspend": True},
-        }
-    )
+        stage.apply(secret(stage.home, name, "password"), copying(stage.home, name, word))
+    body = stage.bundle(word, "app", suspend=True)
+    body["metadata"]["namespace"] = word
+    stage.apply(body)
     for name in names:
         stage.wait_reason(RULES.format(stage.home), name, "Synced")
     yield word

@@ -35,19 +35,7 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
         until(look, lambda: f"{digest}: {body()}")
 
     first = put("1.0.0")
-    stage.apply(
-        {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": "web", "namespace": stage.apps},
-            "spec": {
-                "registry": stage.cluster.registry,
-                "repo": repo,
-                "version": "1.*",
-                "insecure": True,
-            },
-        }
-    )
+    stage.apply(stage.bundle("web", repo))
     runs(first)
     said = stage.types(f"rollback {shown}", code=1)
     assert "has no earlier successful deploy in its history" in " ".join(said.split())

@@ -2,29 +2,20 @@
 
 import asyncio
 import html
-import os
-import pty
 import re
 import signal
 import socket
-import termios
 import time
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, in_environment, rule, secret, synced_and_failing
+from tests.e2e.cli.conftest import SENTINEL, copying, rule, secret, synced_and_failing
+from tests.e2e.cli.terminal import typed
 from tests.e2e.cli.ui_process import serving
-from tests.e2e.forked import Forked
 from tests.e2e.installation import RULES
-from tests.e2e.operator_process import until
 from tests.long import long_form
-from tests.targets import EVERYWHERE
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LATE = 60.0
 """Seconds in which a page shows a change on a loaded machine."""
 
@@ -138,43 +129,20 @@ async def test_a_write_comes_after_a_confirmation_with_the_users_permissions(
 
 @pytest.fixture
 def reader(stage, word, namespace):
-    """The kubeconfig of a user who may read one namespace, and its name."""
+    """The terminal of a user who may read one namespace, and its name."""
     name = namespace(f"{word}-read")
-    stage.api.create(
-        f"{RBAC}/namespaces/{name}/roles",
-        {
-            "metadata": {"name": "read"},
-            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
-        },
-    )
-    stage.api.create(
-        f"{RBAC}/namespaces/{name}/rolebindings",
-        {
-            "metadata": {"name": "read"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "read"},
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"read-{word}"}
-            ],
-        },
-    )
-    return stage.cluster.kubeconfig_for_user(f"read-{word}", []), name
+    read = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+    stage.grant(f"read-{word}", read, namespace=name)
+    return stage.as_user(f"read-{word}"), name
 
 
 @pytest.mark.refused("*")
 async def test_who_may_read_one_namespace_sees_it_and_what_is_left_out(
     stage, word, copied, reader, session
 ):
-    kubeconfig, place = reader
-    stage.api.create(
-        RULES.format(place),
-        {
-            "apiVersion": "flant.com/v1",
-            "kind": "CopyratorRule",
-            "metadata": {"name": word},
-            "spec": {"source": {"kind": "Secret", "name": "s"}, "targets": EVERYWHERE},
-        },
-    )
-    with serving(replace(stage, admin=kubeconfig), "-n", place) as url:
+    terminal, place = reader
+    stage.apply(rule(place, word, source={"kind": "Secret", "name": "s"}))
+    with serving(terminal, "-n", place) as url:
         browser = await opened(session, url)
         overview = await browser.page("/")
         assert f"{place}/{word}" in overview
@@ -203,65 +171,31 @@ def test_top_prints_the_worst_first_and_ends_with_ctrl_c(stage, word, copied):
 
 
 def test_top_is_kept_up_to_date_on_a_terminal(stage, word, copied):
-    main, terminal = pty.openpty()
-    environment = in_environment(stage) | {"COLUMNS": "160", "LINES": "24", "TERM": "xterm"}
-    process = Forked(("copyrator", "top"), environment, Path(os.ttyname(terminal)))
-    os.close(terminal)
-    seen = bytearray()
-    os.set_blocking(main, False)
-
-    def read():
-        with suppress(OSError):  # nothing to read yet
-            seen.extend(os.read(main, 65536))
-        return seen
-
-    try:
-        shown = f"there is no Secret {word}{{}} in".format
-        until(lambda: shown("-none").encode() in read(), lambda: bytes(seen[-2000:]).decode(), LATE)
-        assert shown("").encode() not in seen
+    shown = f"there is no Secret {word}{{}} in".format
+    with typed(stage, "top", COLUMNS="160", LINES="24") as (terminal, process):
+        terminal.read_until(shown("-none"))
+        assert shown("") not in terminal.output
         stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
-        until(lambda: shown("").encode() in read(), lambda: bytes(seen[-2000:]).decode(), LATE)
-    finally:
+        terminal.read_until(shown(""))
         process.send_signal(signal.SIGINT)
-        until(lambda: process.poll() is not None or (read() and False), lambda: "it ends", LATE)
-        os.close(main)
-    assert process.wait() == 130
+        assert terminal.read_to_the_end(process) == 130
 
 
 def test_top_is_scrolled_by_keys_and_ends_with_q(stage, word, copied):
-    main, terminal = pty.openpty()
-    before = termios.tcgetattr(terminal)
-    environment = in_environment(stage) | {"COLUMNS": "80", "LINES": "5", "TERM": "xterm"}
-    process = Forked(
-        ("copyrator", "top", "-n", stage.home), environment, Path(os.ttyname(terminal))
-    )
-    seen = bytearray()
-    os.set_blocking(main, False)
-
-    def is_shown(text):
-        with suppress(OSError):  # nothing to read yet
-            seen.extend(os.read(main, 65536))
-        return text.encode() in seen
-
-    def press(keys, text):
-        seen.clear()
-        os.write(main, keys)
-        until(lambda: is_shown(text), lambda: bytes(seen[-2000:]).decode(), LATE)
-
-    try:
-        until(lambda: is_shown("1 to 1 of "), lambda: bytes(seen[-2000:]).decode(), LATE)
-        press(b"\x1b[B", "2 to 2 of ")
-        press(b"\x1b[A", "1 to 1 of ")
-        press(b"\x1b[6~", "2 to 2 of ")
-        assert b"^[" not in seen, "keys aren't printed"
-        os.write(main, b"q")
-        until(lambda: process.poll() is not None or is_shown("\0"), lambda: "it ends", LATE)
-        assert process.wait() == 0
-        assert termios.tcgetattr(terminal) == before
-    finally:
-        process.kill()
-        os.close(main)
-        os.close(terminal)
+    with typed(stage, f"top -n {stage.home}", LINES="5") as (terminal, process):
+        terminal.read_until("1 to 1 of ")
+        for keys, text in (
+            ("\x1b[B", "2 to 2 of "),
+            ("\x1b[A", "1 to 1 of "),
+            ("\x1b[6~", "2 to 2 of "),
+        ):
+            terminal.output = ""
+            terminal.type(keys)
+            terminal.read_until(text)
+        assert "^[" not in terminal.output, "keys aren't printed"
+        terminal.type("q")
+        assert terminal.read_to_the_end(process) == 0
+        assert terminal.is_as_before
 
 
 def test_a_port_in_use_is_named(stage):
@@ -290,12 +224,7 @@ async def test_odd_names_that_the_api_server_takes_have_their_pages(
             "metadata": {"name": role, "namespace": home, "labels": labels},
             "rules": [],
         },
-        rule(
-            home,
-            long,
-            source={"kind": "Secret", "name": long},
-            targets={"namespaces": [place]},
-        ),
+        copying(home, long, place),
         rule(
             home,
             f"{word}.role",

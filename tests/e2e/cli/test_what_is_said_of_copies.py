@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import SENTINEL, plainly, rule, secret
+from tests.e2e.cli.conftest import SENTINEL, copying, plainly, rule, secret
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
@@ -18,7 +18,7 @@ from localcluster.signing import self_signed
 def copied(stage, word, namespace):
     """A rule `word` with one copy, and the copy's namespace."""
     there = namespace(f"{word}-team")
-    stage.apply(secret(stage.home, word, "user"), by_name(stage, word, [f"{word}-*"]))
+    stage.apply(secret(stage.home, word, "user"), copying(stage.home, word, f"{word}-*"))
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     yield there
     stage.delete_rule(word)
@@ -66,11 +66,6 @@ def guarded(stage, word, namespace):
     yield there
     kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     stage.cluster.kubectl("delete", kinds, word)
-
-
-def by_name(stage, word, namespaces):
-    source = {"kind": "Secret", "name": word}
-    return rule(stage.home, word, source=source, targets={"namespaces": namespaces})
 
 
 def test_plan_and_why_let_admission_speak_before_anything_is_written(stage, word, copied, guarded):
@@ -154,9 +149,8 @@ def planned(stage, tmp_path):
 
 
 def test_a_rule_without_targets_is_named(stage, word, planned):
-    source = {"kind": "Secret", "name": word}
     stage.apply(secret(stage.home, word, "user"))
-    said = planned(rule(stage.home, word, source=source, targets={"namespaces": [f"{word}-*"]}))
+    said = planned(copying(stage.home, word, f"{word}-*"))
     assert "No changes: 0 copies are up to date.\n" in said
     assert f"NoTargets: the rule matches no namespace: its targets are {word}-*\n" in said
 
@@ -168,13 +162,6 @@ def test_a_source_that_isnt_there_is_named_and_each_fault_has_its_line(stage, wo
     first, second = said.splitlines()
     assert first.endswith(f"does nothing now: there is no Secret {word} in {stage.home}")
     assert second.endswith(f"does nothing now: no ConfigMap in {stage.home} matches app={word}")
-
-
-def test_each_problem_of_a_file_has_its_line(stage, word, planned):
-    wrong = rule(stage.home, word, source={"kind": "secrets", "name": word})
-    said = planned(wrong, rule(stage.home, f"{word}-two", target={}), code=1)
-    assert "secrets isn't a kind; did you mean Secret?\n" in said
-    assert "spec.target: is an unknown field; did you mean targets?" in said
 
 
 TYPE = "kubernetes.io/dockerconfigjson"
@@ -263,24 +250,6 @@ def test_the_commands_say_what_a_copy_is_made_of(stage, word, composed, tmp_path
     assert f"The rule {home}/{word} requires it, but can't render it; see below." in said
     assert "are read first" not in said
     stage.cluster.kubectl("delete", "copyrator", "-n", home, word, "--timeout=120s")
-
-
-def test_a_wrong_name_or_kind_is_found_without_a_cluster(stage, word, tmp_path):
-    file = tmp_path / "rule.yaml"
-    wanted = registries(stage.home, word)
-    wanted["spec"]["template"]["data"]["x"] = "{{ sources.hubb | b64encode }}"
-    file.write_text(yaml.safe_dump(wanted))
-    assert "unknown field sources.hubb; did you mean hub?" in stage.types(
-        f"validate {file}", code=1
-    )
-    wanted = registries(stage.home, word)
-    wanted["spec"]["sources"][0]["kind"] = "secrets"
-    file.write_text(yaml.safe_dump(wanted))
-    assert "secrets isn't a kind; did you mean Secret?" in stage.types(f"validate {file}", code=1)
-    wanted = registries(stage.home, word)
-    wanted["spec"]["template"]["metadata"]["name"] = "{{ sources.hub.metadata.name }}"
-    file.write_text(yaml.safe_dump(wanted))
-    assert "unknown variable sources" in stage.types(f"validate {file}", code=1)
 
 
 def certificate(name: str, begins: float, ends: float) -> str:

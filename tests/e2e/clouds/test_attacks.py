@@ -11,29 +11,18 @@ from tests.clouds.amazon import HOST, STS, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 from tests.e2e.secrecy import traces
 from tests.long import LONG
 
-from localcluster import Api, Cluster
+from localcluster import Api
 from localcluster.api import ApiStatusError
 
 EVIL = "evil.example"
 ROLE = "eks.amazonaws.com/role-arn"
 JWT = "eyJhbGciOi"
 """How an account's token begins."""
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    values = {"bundles.workloadIdentity.enabled": True}
-    with operating(cluster, cloud_stage, log, values=values) as operator:
-        yield operator
 
 
 @pytest.fixture(scope="module")

@@ -149,6 +149,10 @@ def test_a_tenant_with_anothers_role_is_refused(
     assert not thief.jobs("loot")
 
 
+@long_form(
+    "tests/component/bundles/features/login/test_login.py::"
+    "test_that_a_token_expired_in_mid_job_isnt_the_versions_fault"
+)
 def test_a_token_that_ends_in_a_job_doesnt_count_against_the_version(
     team: Team, amazon: Amazon
 ) -> None:

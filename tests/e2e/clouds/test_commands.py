@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.clouds.azure import READER, AzureRegistry, Entra
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
+from tests.e2e import rbac
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.clouds.conftest import operating
 from tests.e2e.installation import apply, install, rendered, uninstall
@@ -156,15 +157,11 @@ def test_without_the_right_to_tokens_operator_and_command_say_what_helps(
     reader = "reader"
     team.create("serviceaccounts", reader)
     rules = [
-        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get"]},
-        {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["get"]},
+        rbac.rule("get", "serviceaccounts"),
+        rbac.rule("get", "bundles", group="operator.werf.dev"),
     ]
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
-    team.api.create(f"{rbac}/roles", {"metadata": {"name": reader}, "rules": rules})
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": reader}
-    subject = {"kind": "ServiceAccount", "namespace": team.namespace, "name": reader}
-    binding = {"metadata": {"name": reader}, "roleRef": ref, "subjects": [subject]}
-    team.api.create(f"{rbac}/rolebindings", binding)
+    subject = rbac.account(team.namespace, reader)
+    rbac.grant(team.api, subject, *rules, namespace=team.namespace)
     with without_pods(cluster, team, ON):
         kubeconfig = cluster.kubeconfig_for_service_account(team.namespace, reader)
         words = ["resolve", f"{HOST}/{team.repo}", "1.*", "--bundle", f"{team.namespace}/shop"]

@@ -1,33 +1,18 @@
 """What a team does with a Bundle of a cloud's registry, beside deploying it."""
 
-from collections.abc import Iterator
-
 import pytest
 from tests.clouds.amazon import HOST, Amazon
 from tests.clouds.guards import ClusterTokens
 from tests.clouds.stage import Stage
 from tests.e2e.bundles.conftest import Team, approve
 from tests.e2e.bundles.features.cluster.test_target_cluster import KUBE_CONFIG, Target
-from tests.e2e.clouds.conftest import operating
 from tests.e2e.clouds.test_aws import bundle, shop
 from tests.e2e.conftest import directory_of
-from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 from tests.e2e.owned_cluster import owned_cluster
 
-from localcluster import Cluster
-
+pytestmark = pytest.mark.usefixtures("operator")
 PASSWORD = "a-password-of-twelve-hours"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def operator(
-    cluster: Cluster, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    values = {"bundles.workloadIdentity.enabled": True}
-    with operating(cluster, cloud_stage, log, values=values) as operator:
-        yield operator
 
 
 @pytest.fixture

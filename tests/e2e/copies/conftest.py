@@ -1,6 +1,5 @@
 """A real operator process under the chart's own rights, and a user's view of the cluster."""
 
-import base64
 import contextlib
 import secrets
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.encoding import b64
 from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import HANG, until
 from tests.targets import EVERYWHERE
@@ -26,7 +26,7 @@ GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 
 
 def encoded(**texts: str) -> dict[str, str]:
-    return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    return {key: b64(text) for key, text in texts.items()}
 
 
 def copying(

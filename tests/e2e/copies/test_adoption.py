@@ -45,35 +45,6 @@ def test_an_old_form_rule_adopts_the_originals_unmarked_copies_with_one_write_ea
     assert user.get("secrets", targets[0], word) is None
 
 
-def test_overwrite_takes_an_object_over_exactly_and_keeps_others_marks(
-    stopped,
-    user,
-    namespace,
-    word,
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "value", "same": "same"})
-    user.create(
-        "configmaps",
-        target,
-        word,
-        metadata={"labels": {"theirs": "yes"}},
-        data={"same": "same", "dead": "key"},
-    )
-    stopped.start()
-    user.rule(stopped.namespace, word, copying(source, word, onConflict="Overwrite"))
-    user.wait_ready(stopped.namespace, word)
-    found = user.get("configmaps", target, word)
-    assert found["data"] == {"key": "value", "same": "same"}
-    assert found["metadata"]["labels"]["theirs"] == "yes"
-    stopped.stop()
-    since = stopped.cluster.audit_offset()
-    restart(stopped, user, word)
-    late = namespace(f"{word}-late")
-    user.wait_data("configmaps", late, word, {"key": "value", "same": "same"})
-    assert [e for e in stopped.writes(since) if e.namespace == target] == []
-
-
 def test_a_copy_restored_without_its_managed_fields_is_ours_again_after_one_start(
     stopped,
     user,

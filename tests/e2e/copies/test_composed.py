@@ -129,26 +129,3 @@ def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, t
     user.wait_failing(operator.namespace, word)
     user.wait_data("configmaps", targets[1], word, {"a": "us"})
     assert user.data("configmaps", targets[0], word) == data
-
-
-def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(
-    operator, user, infra, targets, word
-):
-    user.create("secrets", infra, "pw", data=encoded(password="hunter2-value"))
-    spec = {
-        "sources": [{"as": "s", "kind": "Secret", "namespace": infra, "name": "pw"}],
-        "template": {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": word},
-            "data": {"a": "{{ sources.s.data.password | b64decode }}"},
-        },
-        "targets": {"namespaces": [f"{word}-*"]},
-    }
-    user.rule(operator.namespace, word, spec)
-    user.wait_failing(operator.namespace, word)
-    rule = user.get("copyrators", operator.namespace, word)
-    assert rule["status"]["failures"][0]["reason"] == "TemplateError"
-    assert "data of a Secret" in rule["status"]["failures"][0]["message"]
-    assert "hunter2" not in json.dumps(rule["status"])
-    assert user.names("configmaps", targets[0]) == []

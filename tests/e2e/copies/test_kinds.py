@@ -223,15 +223,3 @@ def test_a_custom_kind_that_appears_after_its_rule_is_copied_and_holds_nothing_u
     user.wait_reason(wide.namespace, word, "KindUnavailable")
     user.delete("copyrators", wide.namespace, word)
     user.wait_gone("copyrators", wide.namespace, word)
-
-
-@pytest.mark.parametrize("version", [{"apiVersion": "apps/v1"}, {}], ids=["named", "discovered"])
-def test_a_kind_that_the_operator_is_not_allowed_is_refused_with_what_to_do(
-    wide, user, word, version
-):
-    user.rule(wide.namespace, word, {"source": {"kind": "Deployment", "name": word, **version}})
-    condition = user.wait_reason(wide.namespace, word, "KindUnavailable")
-    assert condition["message"] == (
-        "this operator doesn't copy the kind Deployment: add Deployment.apps to the chart's "
-        "rules.kinds (--kinds)"
-    )

@@ -6,19 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from tests.e2e.bundles.conftest import Team
+from tests.e2e.bundles.features.attest.test_attest import private
 from tests.e2e.faults.recorder import Recorder
 
 from copyrator.api.text import format_time
@@ -28,9 +21,10 @@ from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.attestation import judge
 from copyrator.signatures.model import CosignKeys, DeployedStatement
+from localcluster.signing import new_key, public_key
 
 ENVIRONMENT = "staging"
-ATTEST = {
+ATTEST: dict[str, Any] = {
     "environment": ENVIRONMENT,
     "keyFrom": {"secretName": "attest-key", "key": "key.pem"},
 }
@@ -38,10 +32,9 @@ ATTEST = {
 
 def make_key(team: Team) -> bytes:
     """Create the Secret of ATTEST; returns the public key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    team.create("secrets", "attest-key", data={"key.pem": b64encode(private).decode()})
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    key = new_key()
+    team.create("secrets", ATTEST["keyFrom"]["secretName"], data=private(key))
+    return public_key(key).encode()
 
 
 def faults(team: Team, name: str, repo: str, public: bytes, bundles: Recorder) -> Iterator[str]:

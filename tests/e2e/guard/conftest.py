@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.e2e import rbac
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import install, object_path, rendered, uninstall
 from tests.e2e.operator_process import until
@@ -31,7 +32,6 @@ from localcluster.api import ApiStatusError
 
 ACCOUNT = "werf"
 LISTS = "lists"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 VALUES = {"bundles.approvalPolicy.enabled": False, "rules.admissionPolicy": False}
 """Other tests of this cluster write Bundles' status and copies as administrators."""
 
@@ -97,16 +97,8 @@ class Guarded:
             path = f"/api/v1/namespaces/{name}/serviceaccounts"
             self.api.create(path, {"metadata": {"name": account}})
         if admin:
-            binding = {
-                "metadata": {"name": f"guard-{name}"},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "cluster-admin",
-                },
-                "subjects": [{"kind": "ServiceAccount", "namespace": name, "name": account}],
-            }
-            self.api.create(f"{RBAC}/clusterrolebindings", binding)
+            subject = rbac.account(name, account)
+            rbac.bind(self.api, subject, "cluster-admin", name=f"guard-{name}")
         return name
 
     def job(
@@ -261,7 +253,7 @@ def installed(cluster: Cluster) -> Iterator[Guarded]:
     uninstall(cluster, home)
     for team in guarded.teams:
         with suppress(ApiStatusError):  # without rights
-            api.delete(f"{RBAC}/clusterrolebindings/guard-{team}")
+            api.delete(f"{rbac.RBAC}/clusterrolebindings/guard-{team}")
     vanish(cluster, guarded.teams)
 
 

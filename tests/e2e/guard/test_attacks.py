@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.e2e.guard.conftest import RBAC, Guarded, GuardedJob, config, definition, ops
+from tests.e2e.guard.conftest import Guarded, GuardedJob, config, definition, ops
 from tests.e2e.operator_process import until
 from tests.e2e.person import RefusedError
+from tests.e2e.rbac import RBAC
 
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.plans.guard.listing import NOT_APPROVED, NOT_AS_ACCOUNT, GuardedUninstall

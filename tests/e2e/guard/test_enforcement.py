@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from tests.e2e.guard.conftest import RBAC, Guarded, ops
+from tests.e2e import rbac
+from tests.e2e.guard.conftest import Guarded, ops
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
-from copyrator.settings.config import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
 POLICIES = "validatingadmissionpolicies"
@@ -35,10 +36,9 @@ class Asked:
 
     async def why(self, team: str, *lines: str) -> str:
         """Why a Bundle of that namespace isn't enforced; empty: it is."""
-        home = self._guarded.home
-        settings = Settings(guard_policy=self._guarded.policy, lease_namespace=home)
+        guard = Guard(self._guarded.policy, self._guarded.home)
         spec = BundleSpec(registry="registry", repo="repo", namespace=team, service_account="werf")
-        reviewer = EnforcementReviewer(self._client, settings, monotonic)
+        reviewer = EnforcementReviewer(self._client, guard, monotonic)
         return await reviewer.find_reason(spec, ops(*lines))
 
 
@@ -54,19 +54,11 @@ async def asked(guarded: Guarded) -> AsyncIterator[Asked]:
 def granted(guarded: Guarded, team: str, *rules: dict[str, Any]) -> Iterator[None]:
     """A ClusterRole of the account of that namespace."""
     name = f"enforcement-{secrets.token_hex(3)}"
-    api = guarded.api
-    api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": list(rules)})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "namespace": team, "name": "werf"}],
-    }
-    api.create(f"{RBAC}/clusterrolebindings", binding)
+    rbac.grant(guarded.api, rbac.account(team, "werf"), *rules, name=name)
     try:
         yield
     finally:
-        api.delete(f"{RBAC}/clusterrolebindings/{name}")
-        api.delete(f"{RBAC}/clusterroles/{name}")
+        rbac.revoke(guarded.api, name)
 
 
 async def until_why(asked: Asked, team: str, why: str) -> None:
@@ -97,12 +89,7 @@ async def test_who_may_change_the_guard_alone_by_its_name_could_remove_it(
     guarded: Guarded, asked: Asked, verb: str, resource: str
 ) -> None:
     team = guarded.team(admin=False)
-    rule = {
-        "apiGroups": [ADMISSION],
-        "resources": [resource],
-        "resourceNames": [guarded.policy],
-        "verbs": [verb],
-    }
+    rule = rbac.rule(verb, resource, group=ADMISSION, resourceNames=[guarded.policy])
     with granted(guarded, team, rule):
         await until_why(asked, team, f"may {verb} {resource}")
 
@@ -112,7 +99,7 @@ async def test_who_may_act_as_others_could_write_without_a_list(
     guarded: Guarded, asked: Asked, resource: str
 ) -> None:
     team = guarded.team(admin=False)
-    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"]}
+    rule = rbac.rule("impersonate", resource)
     with granted(guarded, team, rule):
         await until_why(asked, team, f"may impersonate {resource}, so it could write as somebody")
 
@@ -120,8 +107,8 @@ async def test_who_may_act_as_others_could_write_without_a_list(
 async def test_groups_alone_let_nobody_act_as_others(guarded: Guarded, asked: Asked) -> None:
     team = guarded.team(admin=False)
     rules = [
-        {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"]},
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]},
+        rbac.rule("impersonate", "groups"),
+        rbac.rule("impersonate", "*", group="authentication.k8s.io"),
     ]
     kubeconfig = guarded.cluster.kubeconfig_for_service_account(team, "werf")
     with granted(guarded, team, *rules):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.e2e.bundles.conftest import is_gone
 from tests.e2e.copies.conftest import User
 from tests.e2e.guard.conftest import LISTS, Guarded, GuardedJob, config, installed
 from tests.e2e.operator_process import OperatorProcess, until
@@ -13,7 +14,6 @@ from tests.e2e.person import Person, RefusedError
 
 from copyrator.api import names
 from localcluster import Api
-from localcluster.api import ApiStatusError
 
 THEIRS = "are the operator's: remove the label from yours"
 
@@ -173,7 +173,7 @@ def test_a_rule_never_gives_the_label(
     assert names.LABEL_GUARD not in copied["metadata"]["labels"]
     assert job.refused(lambda: job.person.apply(config("other", job.team)))
     user.delete("copyrators", home, way)
-    until(lambda: _is_gone(api, path_of(home, "forged")), "the copy is gone")
+    until(lambda: is_gone(api, path_of(home, "forged")), "the copy is gone")
 
 
 @pytest.mark.usefixtures("operator")
@@ -191,11 +191,3 @@ def test_a_rule_never_overwrites_a_list(job: GuardedJob, api: Api, forged: dict[
     assert api.get(job.guarded.lists) == before
     assert job.refused(lambda: job.person.apply(config("other", job.team)))
     user.delete("copyrators", home, "overwrite")
-
-
-def _is_gone(api: Api, path: str) -> bool:
-    try:
-        api.get(path)
-    except ApiStatusError as error:
-        return error.code == 404
-    return False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e import rbac
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import install, object_path, rendered, uninstall
 from tests.e2e.operator_process import until
@@ -25,7 +26,6 @@ MARKS = {
 }
 OURS = names.FIELD_MANAGER
 """The operator's field manager."""
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @dataclass
@@ -49,15 +49,9 @@ class Guarded:
 
 def may_edit(api: Api, user: str, namespace: str) -> None:
     """Give somebody Kubernetes' own role `edit`."""
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-    binding = {"metadata": {"name": "edit"}, "roleRef": role}
-    binding["metadata"]["name"] = f"edit-{user.replace(':', '-')}"
-    binding["subjects"] = [{"kind": "User", "name": user}]
-    api.create(f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
+    rbac.bind(api, rbac.user(user), "edit", namespace, f"edit-{user.replace(':', '-')}")
     asked = {"verb": "create", "resource": "configmaps", "namespace": namespace}
-    review = {"spec": {"user": user, "resourceAttributes": asked}}
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    until(lambda: api.create(path, review)["status"]["allowed"], f"{user} may edit")
+    until(lambda: rbac.may(api, user, **asked), f"{user} may edit")
 
 
 def config_map(namespace: str, name: str, *, marked: bool = False, **data: str) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.e2e import rbac
 from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     MARKS,
     OURS,
-    RBAC,
     Guarded,
     config_map,
     installed,
@@ -83,12 +83,8 @@ def test_a_backup_cant_be_restored_without_the_verb_and_can_be_with_it(
     stored["metadata"]["name"] = "restored"
     with pytest.raises(RefusedError, match="to restore backups, a user needs the verb mark"):
         alice.create(stored)
-    rule = {"apiGroups": ["flant.com"], "resources": ["copyrators"], "verbs": ["mark"]}
-    rights, named = f"{RBAC}/namespaces/{place}", {"metadata": {"name": "restores"}}
-    guarded.api.create(f"{rights}/roles", {**named, "rules": [rule]})
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "restores"}
-    subjects = [{"kind": "User", "name": "alice"}]
-    guarded.api.create(f"{rights}/rolebindings", {**named, "roleRef": role, "subjects": subjects})
+    rule = rbac.rule("mark", "copyrators", group="flant.com")
+    rbac.grant(guarded.api, rbac.user("alice"), rule, namespace=place)
     until(lambda: passes(lambda: alice.create(stored)), "alice may restore")
 
 

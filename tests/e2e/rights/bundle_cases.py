@@ -33,13 +33,6 @@ def reading(stage: Stage) -> Steps:
     stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
 
 
-def finding_the_account(stage: Stage) -> Steps:
-    name = stage.word()
-    yield None
-    yield stage.bundle(stage.bare, name)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
-
-
 def making_a_job(stage: Stage) -> Steps:
     name = stage.word()
     yield None
@@ -107,7 +100,7 @@ CASES: dict[str, Case] = {
     "patch bundles.operator.werf.dev": holding,
     "patch bundles.operator.werf.dev/status": telling,
     "get bundles.operator.werf.dev": reading,
-    "get serviceaccounts": finding_the_account,
+    "get serviceaccounts": holding,
     "create jobs.batch": making_a_job,
     "get jobs.batch": missing_a_job,
     "patch jobs.batch": letting_a_job_go,

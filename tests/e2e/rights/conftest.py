@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.e2e import rbac
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import KINDS, install, rendered, uninstall
@@ -58,9 +59,7 @@ def prepare(stage: Stage, folder: Any) -> None:
     stage.publish(folder, "1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n")
     stage.publish(folder, FAILS, '{{ fail "no" }}\n')
     stage.user.create("serviceaccounts", stage.team, "werf")
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": stage.team}
-    stage.user.create("rolebindings", stage.team, "werf", roleRef=ref, subjects=[subject])
+    rbac.bind(stage.user.api, rbac.account(stage.team, "werf"), "admin", stage.team)
     for plural in ("configmaps", "limitranges"):
         stage.make_source(plural, "canary")
         rule = f"canary-{plural}"

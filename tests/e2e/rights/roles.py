@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.e2e.operator_process import until
+from tests.e2e.rbac import RBAC, may
 
 from demo.chart import Rendered
 from localcluster import Api
 
 Right = str
 """`create secrets`, `patch bundles.operator.werf.dev/status`: as /readyz names it."""
-
-_GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def rights_of(role: dict[str, Any]) -> set[Right]:
@@ -57,7 +56,7 @@ class Roles:
 
     def _replace(self, role: dict[str, Any]) -> None:
         namespace = role["metadata"].get("namespace")
-        home = f"{_GROUP}/namespaces/{namespace}/roles" if namespace else f"{_GROUP}/clusterroles"
+        home = f"{RBAC}/namespaces/{namespace}/roles" if namespace else f"{RBAC}/clusterroles"
         self._api.replace(f"{home}/{role['metadata']['name']}", role)
 
     def _may(self, right: Right) -> bool:
@@ -75,13 +74,7 @@ class Roles:
             "namespace": role["metadata"].get("namespace", ""),
             "name": (rule.get("resourceNames") or [""])[0],
         }
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": self._user, "resourceAttributes": asked},
-        }
-        answer = self._api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer["status"]["allowed"])
+        return may(self._api, self._user, **asked)
 
 
 def _roles(rendered: Rendered) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What the copying half does with each of its rights, one case for each."""
 
 from collections.abc import Generator
+from functools import partial
 
 from tests.e2e.operator_process import until
 from tests.e2e.rights.stage import KINDS, Case, Says, Stage
@@ -13,83 +14,52 @@ GROUPS = {
 Steps = Generator[Says | None, None, None]
 
 
-def creating(plural: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name, allow="-")
-        says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        stage.allow(plural, name, stage.first)
-        yield says
-        stage.copied(plural, name, stage.first)
-
-    return case
+def creating(plural: str, stage: Stage) -> Steps:
+    name, says = stage.make_copies(plural, allow="-")
+    yield None
+    stage.allow(plural, name, stage.first)
+    yield says
+    stage.copied(plural, name, stage.first)
 
 
 OTHERS_ARE_RIGHT = "1 other object has the desired content"
 
 
-def looking(plural: str) -> Case:
+def looking(plural: str, stage: Stage) -> Steps:
     """What stands in a copy's way is read."""
-
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name, allow=stage.first)
-        copy = stage.user.get(plural, stage.source, name) or {}
-        content = {key: value for key, value in copy.items() if key != "metadata"}
-        stage.user.create(plural, stage.second, name, **content)
-        says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        stage.allow(plural, name, stage.first, stage.second)
-        yield says
-        until(lambda: "forbidden" not in says() and OTHERS_ARE_RIGHT in says(), says)
-
-    return case
+    name, says = stage.make_copies(plural, allow=stage.first)
+    copy = stage.user.get(plural, stage.source, name) or {}
+    content = {key: value for key, value in copy.items() if key != "metadata"}
+    stage.user.create(plural, stage.second, name, **content)
+    yield None
+    stage.allow(plural, name, stage.first, stage.second)
+    yield says
+    until(lambda: "forbidden" not in says() and OTHERS_ARE_RIGHT in says(), says)
 
 
-def updating(plural: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name)
-        says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        stage.user.patch(plural, stage.source, name, metadata={"labels": {"edited": "yes"}})
-        yield says
-        stage.copied(plural, name, stage.second, "edited")
-
-    return case
+def updating(plural: str, stage: Stage) -> Steps:
+    name, says = stage.make_copies(plural)
+    yield None
+    stage.user.patch(plural, stage.source, name, metadata={"labels": {"edited": "yes"}})
+    yield says
+    stage.copied(plural, name, stage.second, "edited")
 
 
-def deleting(plural: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name)
-        says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        stage.allow(plural, name, stage.first)
-        yield says
-        stage.user.wait_gone(plural, stage.second, name)
-
-    return case
+def deleting(plural: str, stage: Stage) -> Steps:
+    name, says = stage.make_copies(plural)
+    yield None
+    stage.allow(plural, name, stage.first)
+    yield says
+    stage.user.wait_gone(plural, stage.second, name)
 
 
-def releasing(plural: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name)
-        says = stage.make_rule(plural, name, deletionPolicy="Orphan")
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        stage.user.delete("copyrators", stage.home, name)
-        yield says
-        stage.user.wait_gone("copyrators", stage.home, name)
-        assert stage.user.get(plural, stage.first, name)
-
-    return case
+def releasing(plural: str, stage: Stage) -> Steps:
+    name, says = stage.make_copies(plural, deletionPolicy="Orphan")
+    yield None
+    stage.user.delete("copyrators", stage.home, name)
+    yield says
+    stage.user.wait_gone("copyrators", stage.home, name)
+    assert stage.user.get(plural, stage.first, name)
 
 
 def holding(stage: Stage) -> Steps:
@@ -139,7 +109,7 @@ _VERBS = {
     "patch": releasing,
 }
 OF_KINDS: dict[str, Case] = {
-    f"{verb} {plural}{GROUPS.get(plural, '')}": case(plural)
+    f"{verb} {plural}{GROUPS.get(plural, '')}": partial(case, plural)
     for plural in KINDS
     for verb, case in _VERBS.items()
 }

@@ -93,6 +93,14 @@ class Stage:
         self.user.rule(self.home, name, {"source": source, "targets": targets, **spec})
         return lambda: str(self.user.condition(self.home, name).get("message"))
 
+    def make_copies(self, plural: str, allow: str = "", **spec: Any) -> tuple[str, Says]:
+        """Have a rule copy a source of its own; the name of both, and what the rule says."""
+        name = self.word()
+        self.make_source(plural, name, allow)
+        says = self.make_rule(plural, name, **spec)
+        self.user.wait_ready(self.home, name)
+        return name, says
+
     def copied(self, plural: str, name: str, namespace: str, label: str | None = None) -> None:
         """Wait for a copy, with a label where one is named."""
 

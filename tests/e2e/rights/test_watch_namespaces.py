@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from tests.e2e import rbac
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.installation import BUNDLES, install
 from tests.e2e.operator_process import OperatorProcess, until
@@ -58,9 +59,7 @@ def scoped(
     assert "ClusterRole" not in {role["kind"] for role in rendered.rights}
     user = User(api)
     user.create("serviceaccounts", one, "werf")
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": one}
-    user.create("rolebindings", one, "werf", roleRef=ref, subjects=[subject])
+    rbac.bind(api, rbac.account(one, "werf"), "admin", one)
     account = f"system:serviceaccount:{home}:{rendered.service_account}"
     kubeconfig = install(cluster, home, rendered)
     requests = cluster.requests()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from tests.e2e.faults.proxy import fails_within, only, relay
 from tests.e2e.rights.bundle_cases import FAILS
@@ -17,43 +18,20 @@ def broken(stage: Stage, verb: str, plural: str) -> Iterator[None]:
         yield
 
 
-def of_a_kind(verb: str, plural: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source(plural, name)
-        says = stage.make_rule(plural, name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        with broken(stage, verb, plural):
-            yield says
-        stage.user.wait_ready(stage.home, name)
-
-    return case
+def of_a_kind(verb: str, plural: str, watched: str, stage: Stage) -> Steps:
+    name, says = stage.make_copies(plural)
+    yield None
+    with broken(stage, verb, watched):
+        yield says
+    stage.user.wait_ready(stage.home, name)
 
 
-def of_namespaces(verb: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source("configmaps", name)
-        says = stage.make_rule("configmaps", name)
-        stage.user.wait_ready(stage.home, name)
-        yield None
-        with broken(stage, verb, "namespaces"):
-            yield says
-        stage.user.wait_ready(stage.home, name)
-
-    return case
-
-
-def of_jobs(verb: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        yield None
-        with broken(stage, verb, "jobs"):
-            yield stage.bundle(stage.bare, name)
-        stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
-
-    return case
+def of_jobs(verb: str, stage: Stage) -> Steps:
+    name = stage.word()
+    yield None
+    with broken(stage, verb, "jobs"):
+        yield stage.bundle(stage.bare, name)
+    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
 
 
 def watching_pods(stage: Stage) -> Steps:
@@ -66,47 +44,37 @@ def watching_pods(stage: Stage) -> Steps:
     stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
 
 
-def of_rules(verb: str) -> Case:
+def of_rules(verb: str, stage: Stage) -> Steps:
     """Whom nobody sees nobody can answer; what is known already goes on."""
-
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
-        stage.make_source("configmaps", name)
+    name = stage.word()
+    stage.make_source("configmaps", name)
+    yield None
+    with broken(stage, verb, "copyrators"):
         yield None
-        with broken(stage, verb, "copyrators"):
-            yield None
-        stage.make_rule("configmaps", name)
-        stage.user.wait_ready(stage.home, name)
-
-    return case
+    stage.make_rule("configmaps", name)
+    stage.user.wait_ready(stage.home, name)
 
 
-def of_bundles(verb: str) -> Case:
-    def case(stage: Stage) -> Steps:
-        name = stage.word()
+def of_bundles(verb: str, stage: Stage) -> Steps:
+    name = stage.word()
+    yield None
+    with broken(stage, verb, "bundles"):
         yield None
-        with broken(stage, verb, "bundles"):
-            yield None
-        stage.bundle(stage.bare, name)
-        stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
-
-    return case
+    stage.bundle(stage.bare, name)
+    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
 
 
 VERBS = ("list", "watch")
 OF_KINDS: dict[str, Case] = {
-    f"{verb} {plural}{GROUPS.get(plural, '')}": of_a_kind(verb, plural)
+    f"{verb} {plural}{GROUPS.get(plural, '')}": partial(of_a_kind, verb, plural, plural)
     for plural in KINDS
     for verb in VERBS
 }
-OTHERS: dict[str, Case] = {
-    f"{verb} {resource}": case(verb)
-    for resource, case in (
-        ("namespaces", of_namespaces),
-        ("jobs.batch", of_jobs),
-        ("copyrators.flant.com", of_rules),
-        ("bundles.operator.werf.dev", of_bundles),
-    )
-    for verb in VERBS
-}
-OTHERS["watch pods"] = watching_pods
+OTHERS: dict[str, Case] = {"watch pods": watching_pods}
+for one in VERBS:
+    OTHERS |= {
+        f"{one} namespaces": partial(of_a_kind, one, "configmaps", "namespaces"),
+        f"{one} jobs.batch": partial(of_jobs, one),
+        f"{one} copyrators.flant.com": partial(of_rules, one),
+        f"{one} bundles.operator.werf.dev": partial(of_bundles, one),
+    }

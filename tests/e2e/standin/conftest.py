@@ -55,6 +55,8 @@ NEWEST = settings.VERSIONS if LONG else settings.VERSIONS[1:]
 VERSIONS = [VERSION] if ONE else [each[1:] for each in NEWEST]
 each_version = pytest.mark.parametrize("version", VERSIONS, indirect=True)
 """Run with the stand-in as each of them; in `make test` without the oldest."""
+versions_alike = pytest.mark.parametrize("version", VERSIONS if LONG else [VERSION], indirect=True)
+"""For what they do alike: `make test` tries it as the one that Jobs of other tests run."""
 only_werf_3 = pytest.mark.skipif(
     "WERF" in os.environ and not VERSION.startswith("3"), reason="werf 2 hasn't got it"
 )

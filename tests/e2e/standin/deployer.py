@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.e2e import rbac
 from tests.e2e.operator_process import until
 from tests.e2e.standin.conftest import Werf
 
@@ -32,15 +33,11 @@ class Deployer:
     def made(cls, werf: Werf, cluster: Cluster, api: Api) -> Iterator[Deployer]:
         name, home = "deployer", werf.namespace
         api.create(f"/api/v1/namespaces/{home}/serviceaccounts", {"metadata": {"name": name}})
-        bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": home}
-        body = {"metadata": {"name": home}, "roleRef": {**role, "name": "cluster-admin"}}
-        api.create(bindings, {**body, "subjects": [subject]})
+        rbac.bind(api, rbac.account(home, name), "cluster-admin", name=home)
         config = cluster.kubeconfig_for_service_account(home, name)
         werf.env["WERF_KUBE_CONFIG"] = str(config)
         yield cls(werf, cluster, api, home)
-        api.delete(f"{bindings}/{home}")
+        api.delete(f"{rbac.RBAC}/clusterrolebindings/{home}")
 
     @property
     def user(self) -> str:

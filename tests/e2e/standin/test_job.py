@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from tests.e2e import rbac
 from tests.e2e.standin.conftest import Charts, Werf
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -11,17 +12,9 @@ from localcluster import Api
 from localcluster.waiting import eventually
 
 RULES = [
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["secrets"],
-        "verbs": ["get", "list", "create", "update", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
+    rbac.rule("get list watch create update patch delete", "configmaps"),
+    rbac.rule("get list create update delete", "secrets"),
+    rbac.rule("list watch", "events"),
 ]
 
 
@@ -29,13 +22,9 @@ def deployed(werf: Werf, charts: Charts, api: Api) -> dict[str, Any]:
     """How the container of a Job ended that deploys with the measured rights."""
     digest = charts.push()
     base = f"/api/v1/namespaces/{werf.namespace}"
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
     api.create(f"{base}/serviceaccounts", {"metadata": {"name": "werf"}})
-    api.create(f"{rbac}/roles", {"metadata": {"name": "werf"}, "rules": RULES})
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": werf.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "werf"}
-    binding = {"metadata": {"name": "werf"}, "roleRef": role, "subjects": [subject]}
-    api.create(f"{rbac}/rolebindings", binding)
+    subject = rbac.account(werf.namespace, "werf")
+    rbac.grant(api, subject, *RULES, namespace=werf.namespace)
     spec = BundleSpec(
         namespace=werf.namespace,
         name="demo",

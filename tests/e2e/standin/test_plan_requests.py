@@ -2,10 +2,10 @@
 
 import subprocess
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from bench.plans import MOST, RELEASES, measure
+from tests.e2e import rbac
 from tests.e2e.standin.conftest import CHANGES_PLANNED, CONFIG_MAP, Charts, Werf, detail
 from tests.long import LONG
 
@@ -23,18 +23,11 @@ def planner(werf: Werf, cluster: Cluster, api: Api) -> As:
     """Makes a service account with rights on resources; its kubeconfig."""
 
     def make(**rights: list[str]) -> str:
-        rules = [
-            {"apiGroups": [""], "resources": [resource], "verbs": verbs}
-            for resource, verbs in rights.items()
-        ]
-        base = f"/api/v1/namespaces/{werf.namespace}"
-        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
-        name: dict[str, Any] = {"metadata": {"name": "planner"}}
-        api.create(f"{base}/serviceaccounts", name)
-        api.create(f"{rbac}/roles", {**name, "rules": rules})
-        subject = {"kind": "ServiceAccount", "name": "planner", "namespace": werf.namespace}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "planner"}
-        api.create(f"{rbac}/rolebindings", {**name, "roleRef": role, "subjects": [subject]})
+        rules = [rbac.rule(" ".join(verbs), resource) for resource, verbs in rights.items()]
+        accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
+        api.create(accounts, {"metadata": {"name": "planner"}})
+        subject = rbac.account(werf.namespace, "planner")
+        rbac.grant(api, subject, *rules, namespace=werf.namespace)
         return str(cluster.kubeconfig_for_service_account(werf.namespace, "planner"))
 
     return make

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -125,29 +124,6 @@ def test_what_is_planned_and_approved_is_applied_and_nothing_else(
     assert lines(planned(shell, values, "1.1.0")) == "revision 2\ndelete ::Service:shop\n"
 
 
-def test_a_chart_that_cannot_be_planned_is_a_failure_in_werfs_words(
-    shell: Werf, charts: Charts
-) -> None:
-    charts.push(bad='{{ fail "no luck" }}')
-
-    code, log = run(shell, plan(shell))
-
-    assert code == PlanExit.FAILED
-    assert "no luck" in find_error(log)
-    assert not isinstance(read_block(log, NONCE), Plan)
-
-
-def test_what_a_chart_draws_has_no_hash_and_what_it_hides_is_named(
-    shell: Werf, charts: Charts
-) -> None:
-    charts.push(cm=CONFIG_MAP + "  drawn: {{ randAlphaNum 20 }}\n", hidden=HIDDEN)
-
-    found = planned(shell)
-
-    assert found.render is None
-    assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
-
-
 @pytest.mark.parametrize(
     "printed",
     [
@@ -168,50 +144,6 @@ def test_an_address_that_a_chart_prints_is_another_one_in_the_second_render(
     assert planned(shell).render is None
 
 
-HIDDEN = """
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: hidden
-  annotations: {werf.io/sensitive: "true"}
-data: {a: b}
-"""
-
-
-@pytest.mark.parametrize("key", ["werf-io/sensitive", "werfaio/sensitive"])
-def test_what_hides_by_another_spelling_is_named(shell: Werf, charts: Charts, key: str) -> None:
-    charts.push(hidden=HIDDEN.replace("werf.io/sensitive", key))
-
-    code, log = run(shell, plan(shell))
-
-    assert code == 0, log
-    assert re.search(r"<hidden( sensitive changes)?>", log)
-    assert "a: b" not in log
-    found = read_block(log, NONCE)
-    assert isinstance(found, Plan)
-    assert (found.hidden, found.hidden_names) == (1, ("ConfigMap/hidden",))
-
-
-@pytest.mark.parametrize(
-    "both",
-    [
-        'werf.io/sensitive: "true", werf-io/sensitive: "false"',
-        'helm.sh/hook: pre-install, helm.sh/hook-weight: "1", helm-sh/hook-weight: "2"',
-        "werf.io/delete-policy: succeeded, werfaio/delete-policy: failed",
-        "werf.io/deploy-on: install, werf-io/deploy-on: post-delete",
-    ],
-)
-def test_of_two_annotations_of_one_meaning_no_plan_is_made(
-    shell: Werf, charts: Charts, both: str
-) -> None:
-    charts.push(hidden=HIDDEN.replace('werf.io/sensitive: "true"', both))
-
-    code, log = run(shell, plan(shell))
-
-    assert code == PlanExit.FAILED, log
-    assert "two annotations of one meaning, " in find_error(log)
-
-
 def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     charts.push(odd=ODD_NAME)
 
@@ -220,11 +152,3 @@ def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     assert code == PlanExit.FAILED
     assert "has an object that can't be read: " in find_error(log)
     assert 'Role:say \\"hi\\": [x]' in find_error(log)
-
-
-@pytest.mark.usefixtures("depending")
-def test_a_downloaded_dependency_ends_both_jobs(shell: Werf) -> None:
-    ended = [run(shell, plan(shell)), deploy(shell, Plan(1, (), None))]
-
-    assert [code for code, _ in ended] == [PlanExit.NOT_VENDORED] * 2, ended
-    assert shell.revisions("demo") == {}

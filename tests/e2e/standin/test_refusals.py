@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, detail, each_version
+from tests.e2e.standin.conftest import (
+    CONFIG_MAP,
+    Charts,
+    Werf,
+    detail,
+    each_version,
+    versions_alike,
+)
 from tests.e2e.standin.deployer import (
     LOCK,
     PROBE,
@@ -43,7 +50,7 @@ def applied(deployer: Deployer, version: str, doing: str, name: str) -> str:
     return failed(deployer.werf, f"{EXECUTED}{words}{denied(deployer, name)}")
 
 
-@each_version
+@versions_alike
 def test_objects(deployer: Deployer, charts: Charts, version: str) -> None:
     """What comes before in a stage is done, the rest isn't; a refused delete is forgotten."""
     charts.push(old=CONFIG_MAP.replace("-cm", "-old"))
@@ -74,7 +81,7 @@ def test_objects(deployer: Deployer, charts: Charts, version: str) -> None:
     assert deployer.werf.revisions("demo")[5] == "failed"
 
 
-@each_version
+@versions_alike
 def test_hooks(deployer: Deployer, charts: Charts, version: str) -> None:
     events = "pre-install,pre-upgrade"
     charts.push(hook=config_map("hook", events))
@@ -99,7 +106,7 @@ def test_hooks(deployer: Deployer, charts: Charts, version: str) -> None:
     assert without_lock(after) == sorted([*revision("CREATE 4", "UPDATE 4"), *on("CREATE hook")])
 
 
-@each_version
+@versions_alike
 def test_a_refused_create_is_not_rolled_back(
     deployer: Deployer, charts: Charts, version: str
 ) -> None:
@@ -118,7 +125,7 @@ def test_a_refused_create_is_not_rolled_back(
     )
 
 
-@each_version
+@versions_alike
 def test_a_missing_namespace(deployer: Deployer, charts: Charts, version: str) -> None:
     charts.push()
     space = f"{deployer.home}-new"
@@ -130,7 +137,7 @@ def test_a_missing_namespace(deployer: Deployer, charts: Charts, version: str) -
     assert denied(deployer, space, "namespaces") in last_lines(output), version
 
 
-@each_version
+@versions_alike
 def test_the_lock_is_tried_ten_times(deployer: Deployer, charts: Charts, version: str) -> None:
     charts.push()
     assert deployer.apply()[0] == 0
@@ -143,7 +150,7 @@ def test_the_lock_is_tried_ten_times(deployer: Deployer, charts: Charts, version
     assert denied(deployer, name) in last_lines(output)
 
 
-@each_version
+@versions_alike
 def test_what_sounds_like_a_webhook_is_tried_again_without_a_word(
     deployer: Deployer, charts: Charts, version: str
 ) -> None:
@@ -160,7 +167,7 @@ def test_what_sounds_like_a_webhook_is_tried_again_without_a_word(
     assert output.count("denied request") == 1, "in the last line"
 
 
-@each_version
+@versions_alike
 def test_the_repair_of_managed_fields(
     deployer: Deployer, charts: Charts, cluster: Cluster, version: str
 ) -> None:

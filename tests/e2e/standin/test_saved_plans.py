@@ -178,20 +178,6 @@ def test_an_object_that_changed_since_the_plan_is_not_written(shell: Werf, chart
 
 @only_werf_3
 @only_3
-def test_after_another_revision_nothing_is_applied(shell: Werf, charts: Charts) -> None:
-    charts.push()
-    found = planned(shell)
-    assert deploy(shell, found)[0] == 0
-
-    code, log = deploy(shell, found)
-
-    assert code == PlanExit.CHANGED
-    assert "first: revision 2" in find_error(log)
-    assert shell.revisions("demo") == {1: "deployed"}
-
-
-@only_werf_3
-@only_3
 def test_drift_is_corrected_by_the_file_of_its_check(shell: Werf, charts: Charts) -> None:
     charts.push()
     assert deploy(shell, planned(shell))[0] == 0
@@ -228,15 +214,3 @@ def test_the_retry_of_a_failed_deploy_has_a_file_of_its_own(shell: Werf, charts:
     assert covers(found.operations, again.operations)
     assert deploy(shell, again)[0] == 1
     assert shell.revisions("demo") == {1: "failed", 2: "failed"}, "it was applied"
-
-
-@only_werf_3
-@only_3
-def test_with_a_secret_key_the_plan_is_not_exact(shell: Werf, charts: Charts) -> None:
-    charts.push()
-    shell.env["WERF_SECRET_KEY"] = "c0ffee"
-
-    found = planned(shell)
-
-    assert (found.exact, found.inexact) == (None, Inexact.ENCRYPTED)
-    assert deploy(shell, found)[0] == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e import rbac
 from tests.e2e.standin.conftest import (
     CHANGES_PLANNED,
     PLAYED,
@@ -268,20 +269,15 @@ def test_a_release_of_another_major_version_is_stored_anew_once(
 def account(werf: Werf, cluster: Cluster, api: Api) -> Callable[..., None]:
     """Has werf run as an account that may all in its namespace, and more in others."""
 
-    def may(name: str, namespace: str, rule: dict[str, list[str]]) -> None:
-        kind = "Role" if namespace else "ClusterRole"
-        base = "/apis/rbac.authorization.k8s.io/v1" + (namespace and f"/namespaces/{namespace}")
-        api.create(f"{base}/{kind.lower()}s", {"metadata": {"name": name}, "rules": [rule]})
-        account = {"kind": "ServiceAccount", "name": "deployer", "namespace": werf.namespace}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [account]}
-        api.create(f"{base}/{kind.lower()}bindings", binding)
+    def may(name: str, namespace: str, rule: dict[str, Any]) -> None:
+        subject = rbac.account(werf.namespace, "deployer")
+        rbac.grant(api, subject, rule, namespace=namespace, name=name)
 
     accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
     api.create(accounts, {"metadata": {"name": "deployer"}})
     kubeconfig = cluster.kubeconfig_for_service_account(werf.namespace, "deployer")
     werf.env["WERF_KUBE_CONFIG"] = str(kubeconfig)
-    may("all", werf.namespace, {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]})
+    may("all", werf.namespace, rbac.rule("*", "*", group="*"))
     return may
 
 
@@ -290,7 +286,7 @@ def test_objects_in_no_namespace_are_tracked_by_events_in_default(
     werf: Werf, charts: Charts, api: Api, account: Callable[..., None], version: str
 ) -> None:
     own = werf.namespace
-    priorities = {"apiGroups": ["scheduling.k8s.io"], "resources": ["*"], "verbs": ["*"]}
+    priorities = rbac.rule("*", "*", group="scheduling.k8s.io")
     account(own, "", priorities)
     charts.push(priority=PRIORITY)
 
@@ -309,15 +305,12 @@ def test_objects_in_no_namespace_are_tracked_by_events_in_default(
     werf.apply(KUBEDOG_DISABLE_EVENTS="1")
 
     assert werf.revisions("demo")[2] == "deployed"
-    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]}
+    events = rbac.rule("list watch", "events")
     account(own, "default", events)
     charts.push("1.1.0", greeting="bye", priority=PRIORITY)
     werf.apply("1.1.0")
-    rights = "/apis/rbac.authorization.k8s.io/v1"
-    for path in ("roles", "rolebindings"):
-        api.delete(f"{rights}/namespaces/default/{path}/{own}")
-    for path in ("clusterroles", "clusterrolebindings"):
-        api.delete(f"{rights}/{path}/{own}")
+    for namespace in ("default", ""):
+        rbac.revoke(api, own, namespace)
     api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{own}")
 
 
@@ -355,35 +348,29 @@ def test_a_dismiss_ends_by_its_timeout(werf: Werf, charts: Charts) -> None:
     ("rule", "words"),
     [
         (
-            {"resources": ["pods"], "verbs": ["get"]},
+            rbac.rule("get", "pods"),
             "check release namespace existence: get release",
         ),
-        ({"resources": ["namespaces"], "verbs": ["get"]}, "lock release: acquire release lock: "),
+        (rbac.rule("get", "namespaces"), "lock release: acquire release lock: "),
         (
-            {"resources": ["namespaces", "configmaps"], "verbs": ["get"]},
+            rbac.rule("get", "namespaces", "configmaps"),
             "lock release: acquire release lock: acquire lock: unable to put store value",
         ),
         (
-            {"resources": ["namespaces", "configmaps"], "verbs": ["get", "update"]},
+            rbac.rule("get update", "namespaces", "configmaps"),
             'build release history: query releases for release "demo": query releases: query: ',
         ),
     ],
 )
 def test_a_dismiss_needs_the_namespace_the_lock_and_the_history(
-    werf: Werf, charts: Charts, api: Api, cluster: Cluster, rule: dict[str, list[str]], words: str
+    werf: Werf, charts: Charts, api: Api, cluster: Cluster, rule: dict[str, Any], words: str
 ) -> None:
     charts.push()
     werf.env[PLAYED] = "3.2.0"
     werf.apply()
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
     accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
     api.create(accounts, {"metadata": {"name": "some"}})
-    rules = [{"apiGroups": [""], **rule}]
-    api.create(f"{rights}/roles", {"metadata": {"name": "some"}, "rules": rules})
-    account = {"kind": "ServiceAccount", "name": "some", "namespace": werf.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "some"}
-    binding = {"metadata": {"name": "some"}, "roleRef": role, "subjects": [account]}
-    api.create(f"{rights}/rolebindings", binding)
+    rbac.grant(api, rbac.account(werf.namespace, "some"), rule, namespace=werf.namespace)
     some = cluster.kubeconfig_for_service_account(werf.namespace, "some")
     place = ("--namespace", werf.namespace, "--release", "demo")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, each_version
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf, each_version, versions_alike
 from tests.e2e.standin.deployer import (
     LOCK,
     Deployer,
@@ -24,7 +24,7 @@ def deployer(werf: Werf, cluster: Cluster, api: Api) -> Iterator[Deployer]:
         yield deployer
 
 
-@each_version
+@versions_alike
 def test_deploys(deployer: Deployer, charts: Charts, version: str) -> None:
     """Create, update, delete, hooks and their policies, the history's limit, nothing to do."""
     hooks = {
@@ -75,7 +75,7 @@ def test_deploys(deployer: Deployer, charts: Charts, version: str) -> None:
     assert set(nothing) == {lock[1]}
 
 
-@each_version
+@versions_alike
 def test_a_hook_that_succeeded_and_is_there_is_deleted_twice(
     deployer: Deployer, charts: Charts, version: str
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_hook_that_succeeded_and_is_there_is_deleted_twice(
     assert hook == on("DELETE hook", "CREATE hook", "DELETE hook")
 
 
-@each_version
+@versions_alike
 def test_a_missing_namespace_and_definitions_with_their_objects(
     deployer: Deployer, charts: Charts, api: Api, version: str
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_missing_namespace_and_definitions_with_their_objects(
     )
 
 
-@each_version
+@versions_alike
 def test_a_failed_deploy_and_a_rollback_by_itself(
     deployer: Deployer, charts: Charts, version: str
 ) -> None:

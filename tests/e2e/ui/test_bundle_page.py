@@ -1,7 +1,6 @@
 """A Bundle's page in a real browser: its gates, versions, promotion, objects, drift and log."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.e2e.cli.conftest import ROOT, Stage
@@ -14,39 +13,21 @@ from localcluster.bundle import push
 MAPS = "/api/v1/namespaces/{}/configmaps/{}"
 
 
-def bundle(stage: Stage, name: str, **spec: Any) -> dict[str, Any]:
-    registry, repo = stage.cluster.registry, f"team/{stage.apps}-page"
-    return {
-        "apiVersion": "operator.werf.dev/v1",
-        "kind": "Bundle",
-        "metadata": {"name": name, "namespace": stage.apps},
-        "spec": {"registry": registry, "repo": repo, "version": "1.*", "insecure": True, **spec},
-    }
-
-
-def status(stage: Stage, name: str) -> dict[str, Any]:
-    return stage.api.get(f"{BUNDLES.format(stage.apps)}/{name}").get("status") or {}
-
-
 def condition(stage: Stage, name: str, kind: str) -> str:
-    found = status(stage, name).get("conditions", ())
+    found = stage.status(name).get("conditions", ())
     return next((one["reason"] for one in found if one["type"] == kind), "")
 
 
 @pytest.fixture
 def path(stage: Stage, word: str) -> str:
     """A Bundle that has drifted, from which another one is promoted; the page of the first."""
-    push(
-        ROOT / "examples" / "charts" / "hello",
-        stage.cluster.registry,
-        f"team/{stage.apps}-page",
-        "1.0.0",
-    )
+    repo = f"team/{stage.apps}-page"
+    push(ROOT / "examples" / "charts" / "hello", stage.cluster.registry, repo, "1.0.0")
     source = {"bundles": [{"name": word}], "soak": "1h"}
     drift = {"mode": "Detect", "interval": "720h"}
     stage.apply(
-        bundle(stage, word, drift=drift),
-        bundle(stage, f"{word}-next", promoteFrom=source),
+        stage.bundle(word, repo, drift=drift),
+        stage.bundle(f"{word}-next", repo, promoteFrom=source),
     )
     until(lambda: condition(stage, word, "Drifted") == "InSync", "it is deployed and checked")
     stage.wait_reason(BUNDLES.format(stage.apps), f"{word}-next", "NotPromoted")

@@ -1,9 +1,6 @@
 """A plan that is read and decided on its page in a real browser, and what the operator does."""
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from playwright.async_api import BrowserContext
@@ -15,7 +12,6 @@ from tests.e2e.ui.conftest import SHOWN, Tab, opened
 
 from localcluster.bundle import push
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
 DECIDE = {
     "apiGroups": ["operator.werf.dev"],
     "resources": ["bundles"],
@@ -28,21 +24,7 @@ CONFLICT = "the server responded with a status of 409"
 def planned(stage: Stage, word: str) -> str:
     """A Bundle whose first plan waits."""
     release(stage, word, "1.0.0")
-    spec = {
-        "registry": stage.cluster.registry,
-        "repo": repository(stage, word),
-        "version": "1.*",
-        "insecure": True,
-        "approval": {"mode": "Always"},
-    }
-    stage.apply(
-        {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": word, "namespace": stage.apps},
-            "spec": spec,
-        }
-    )
+    stage.apply(stage.bundle(word, repository(stage, word), approval={"mode": "Always"}))
     stage.wait_reason(BUNDLES.format(stage.apps), word, "AwaitingApproval")
     return word
 
@@ -56,15 +38,11 @@ def release(stage: Stage, name: str, tag: str) -> None:
     push(chart, stage.cluster.registry, repository(stage, name), tag)
 
 
-def status(stage: Stage, name: str) -> dict[str, Any]:
-    return stage.api.get(f"{BUNDLES.format(stage.apps)}/{name}").get("status") or {}
-
-
 async def test_a_plan_is_read_approved_and_its_deploy_is_seen(
     stage: Stage, planned: str, tab: Tab
 ) -> None:
     place = f"{stage.apps}/{planned}"
-    plan = status(stage, planned)["plan"]["id"]
+    plan = stage.status(planned)["plan"]["id"]
     await tab.go(f"/bundles/{place}")
     await tab.page.get_by_role("link", name="Review the plan").click()
     await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object: waits for a decision")
@@ -86,7 +64,7 @@ async def test_a_plan_is_read_approved_and_its_deploy_is_seen(
     await tab.page.evaluate("window.kept = true")
     await tab.shows("✓ Ready")
     assert await tab.page.evaluate("window.kept")  # not loaded again
-    found = status(stage, planned)
+    found = stage.status(planned)
     assert (found["deployed"]["version"], found["history"][0]["plan"]) == ("1.0.0", plan)
     await tab.go(f"/bundles/{place}/plan")
     await tab.shows(f"Plan {plan} of 1.0.0 would create 1 object: approved by admin")
@@ -97,13 +75,13 @@ async def test_a_plan_that_was_replaced_while_its_page_was_open_is_refused_and_t
     stage: Stage, planned: str, tab: Tab
 ) -> None:
     place = f"{stage.apps}/{planned}"
-    old = status(stage, planned)["plan"]["id"]
+    old = stage.status(planned)["plan"]["id"]
     await tab.go(f"/do/approve/bundles/{place}")
     await tab.shows(f"Plan {old} of 1.0.0")
     release(stage, planned, "1.1.0")
     await asyncio.to_thread(stage.types, f"plan bundle {place} --refresh", code=2)
-    until(lambda: status(stage, planned)["plan"].get("version") == "1.1.0", "it is replaced")
-    new = status(stage, planned)["plan"]["id"]
+    until(lambda: stage.status(planned)["plan"].get("version") == "1.1.0", "it is replaced")
+    new = stage.status(planned)["plan"]["id"]
     await tab.page.locator("#approve").click()
     await tab.shows(f"Plan {new} of 1.1.0 would")
     assert f"another plan now, {new}" in await tab.page.locator("#refused").inner_text()
@@ -112,25 +90,15 @@ async def test_a_plan_that_was_replaced_while_its_page_was_open_is_refused_and_t
     assert all(CONFLICT in fault for fault in tab.faults)
     await tab.page.locator("#reject").click()
     await tab.page.wait_for_url(f"**/bundles/{place}")
-    until(lambda: status(stage, planned)["plan"].get("decision") == "Rejected", "it is rejected")
-    assert "deployed" not in status(stage, planned)
+    until(lambda: stage.status(planned)["plan"].get("decision") == "Rejected", "it is rejected")
+    assert "deployed" not in stage.status(planned)
 
 
 @pytest.fixture
-def approver(stage: Stage, word: str) -> Iterator[Stage]:
+def approver(stage: Stage, word: str) -> Stage:
     """A user who may decide about Bundles of their namespace, and not read Jobs or logs."""
-    base, user = RBAC.format(stage.apps), f"user-{word}"
-    group = "rbac.authorization.k8s.io"
-    stage.api.create(f"{base}/roles", {"metadata": {"name": word}, "rules": [DECIDE]})
-    binding = {
-        "metadata": {"name": word},
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": word},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
-    }
-    stage.api.create(f"{base}/rolebindings", binding)
-    yield replace(stage, admin=stage.cluster.kubeconfig_for_user(user, []))
-    for kind in ("rolebindings", "roles"):
-        stage.api.delete(f"{base}/{kind}/{word}")
+    stage.grant(f"user-{word}", DECIDE, namespace=stage.apps)
+    return stage.as_user(f"user-{word}")
 
 
 async def test_without_the_permission_to_read_logs_the_page_says_so_and_decides_all_the_same(
@@ -147,5 +115,5 @@ async def test_without_the_permission_to_read_logs_the_page_says_so_and_decides_
         await tab.page.locator("#reject").click()
         await tab.page.wait_for_url(f"**/bundles/{place}")
         assert "You rejected plan" in await tab.page.locator("#notice").inner_text()
-    until(lambda: status(stage, planned)["plan"].get("decision") == "Rejected", "it is rejected")
-    assert status(stage, planned)["plan"]["by"] == f"user-{planned}"
+    until(lambda: stage.status(planned)["plan"].get("decision") == "Rejected", "it is rejected")
+    assert stage.status(planned)["plan"]["by"] == f"user-{planned}"

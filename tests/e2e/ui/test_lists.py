@@ -5,7 +5,7 @@ from itertools import pairwise
 from urllib.parse import urlsplit
 
 import pytest
-from tests.component.cli.test_ui_server import page as served
+from tests.component.cli.conftest import page as served
 from tests.e2e.ui.conftest import SHOWN, opened
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
@@ -49,7 +49,7 @@ async def focused(tab):
     return await tab.page.evaluate("document.activeElement.id")
 
 
-@pytest.mark.parametrize("route", ["/", "/matrix", "/do/suspend/rules/infra/creds"])
+@pytest.mark.parametrize("route", ["/matrix", "/do/suspend/rules/infra/creds"])
 async def test_a_slash_goes_to_the_search_and_escape_leaves_it(tab, route):
     await tab.go(route)
     await tab.page.keyboard.press("/")
@@ -119,7 +119,7 @@ async def test_a_column_sorts_and_the_link_shows_another_tab_the_same(tab, conte
     assert texts[0].index("infra/shop") < texts[0].index(f"infra/{LONG}")
 
 
-@pytest.mark.parametrize("width", [360, 390, 719])
+@pytest.mark.parametrize("width", [360, 719])
 async def test_a_row_is_a_card_and_nothing_is_wider_than_the_screen(tab, width):
     await tab.page.set_viewport_size({"width": width, "height": 844})
     for route in ROUTES:

@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
-from tests.e2e.cli.conftest import rule, synced_and_failing
+from tests.e2e.cli.conftest import synced_and_failing
 from tests.e2e.installation import RULES
-from tests.e2e.ui.conftest import SHOWN, opened
-
-HTML = "<img src=x onerror=alert(1)>"
+from tests.e2e.ui.conftest import SHOWN
 
 
 @pytest.fixture
@@ -32,20 +30,6 @@ async def test_a_page_updates_itself_and_keeps_what_a_person_looks_at(stage, wor
     assert tab.faults == []
 
 
-async def test_everything_is_reached_and_done_by_keyboard(stage, word, copied, tab):
-    await tab.go(f"/rules/{stage.home}/{word}")
-    for _ in range(40):
-        await tab.page.keyboard.press("Tab")
-        if await tab.page.evaluate("document.activeElement.textContent") == "Suspend …":
-            break
-    await tab.page.keyboard.press("Enter")
-    await tab.shows(f"Suspend rule {stage.home}/{word}?")
-    await tab.page.locator("#confirm").focus()
-    await tab.page.keyboard.press("Enter")
-    await tab.shows("suspended")
-    assert stage.api.get(f"{RULES.format(stage.home)}/{word}")["spec"]["suspend"] is True
-
-
 async def test_a_screen_reader_finds_the_parts_and_the_tables_heads(stage, word, copied, tab):
     await tab.go("/")
     await tab.shows(f"{stage.home}/{word}")
@@ -65,30 +49,6 @@ async def test_a_screen_reader_finds_the_parts_and_the_tables_heads(stage, word,
         "[...document.querySelectorAll('input')].filter(one => !one.labels.length).length"
     )
     assert unlabelled == 0
-
-
-async def test_the_matrix_leads_to_the_copies_and_their_why(stage, word, copied, tab):
-    await tab.go(f"/matrix?rules={stage.home}/{word}&namespaces={word}-*")
-    await tab.page.get_by_role("link", name="1", exact=True).first.click()
-    await tab.page.locator("#copy-1").click()
-    await tab.shows(f"It is up to date with the rule {stage.home}/{word}")
-    assert tab.faults == []
-
-
-async def test_html_in_what_others_wrote_is_text(stage, word, tab):
-    old_form = rule(stage.home, word) | {"ruleType": "secret", "selector": HTML}
-    del old_form["spec"]
-    stage.apply(old_form)
-    try:
-        stage.wait_reason(RULES.format(stage.home), word, "InvalidSpec")
-        dialogs = []
-        tab.page.on("dialog", lambda one: dialogs.append(one))  # noqa: PLW0108 - playwright marks it
-        await tab.go(f"/rules/{stage.home}/{word}")
-        await tab.shows("InvalidSpec")
-        assert await tab.page.locator("main img").count() == 0
-        assert dialogs == []
-    finally:
-        stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
 
 
 async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, context):
@@ -111,14 +71,3 @@ async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, conte
     found = stage.api.get(f"{RULES.format(stage.home)}/{word}")
     assert not found["spec"].get("suspend")
     server.close()
-
-
-async def test_two_tabs_show_the_same(stage, word, copied, tab, context):
-    other = await opened(context, tab.url)
-    for one in (tab, other):
-        await one.go(f"/rules/{stage.home}/{word}")
-        await one.shows("3 of 3")
-    stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
-    for one in (tab, other):
-        await one.page.bring_to_front()
-        await one.shows("SourceNotFound")

@@ -5,9 +5,10 @@ import os
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, Stage, rule, secret, staged
+from tests.e2e.cli.conftest import SENTINEL, Stage, copying, rule, secret, staged
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 from tests.e2e.ui.conftest import SHOWN
@@ -42,11 +43,9 @@ def certificate(name: str, days: float) -> str:
     return self_signed(name, begins=ends - timedelta(days=3650), ends=ends)
 
 
-def bundle(registry: str, name: str, **more: object) -> dict[str, object]:
-    spec = {"registry": registry, "repo": f"shop/{name}", "insecure": True, **more}
-    metadata = {"name": name, "namespace": SHOP}
-    version = {"apiVersion": "operator.werf.dev/v1", "kind": "Bundle"}
-    return {**version, "metadata": metadata, "spec": spec}
+def authority(namespace: str, text: str) -> dict[str, object]:
+    metadata = {"name": "company-ca", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
 
 
 def write_chart(folder: Path, **templates: str) -> Path:
@@ -93,8 +92,7 @@ def edit(stage: Stage, name: str, **spec: object) -> None:
 
 def conditions(stage: Stage, name: str) -> list[str]:
     """The reasons of a Bundle's conditions."""
-    status = stage.api.get(f"{BUNDLES.format(SHOP)}/{name}")["status"]
-    return [one["reason"] for one in status["conditions"]]
+    return [one["reason"] for one in stage.status(name)["conditions"]]
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +103,8 @@ def stage(cluster, tmp_path_factory):
     with staged(cluster, log, {}, {}, (PLATFORM, SHOP)) as stage:
         for team in TEAMS:
             labels = {"team": team}
-            stage.apply(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Namespace",
-                    "metadata": {"name": team, "labels": labels},
-                }
-            )
+            body = {"metadata": {"name": team, "labels": labels}}
+            stage.apply({"apiVersion": "v1", "kind": "Namespace", **body})
         login = secret(PLATFORM, "registry-credentials")
         auth = b64encode(f"reader:{SENTINEL}".encode()).decode()
         login["type"] = "kubernetes.io/dockerconfigjson"
@@ -120,23 +113,12 @@ def stage(cluster, tmp_path_factory):
         }
         tls = secret(PLATFORM, "wildcard-tls") | {"type": "kubernetes.io/tls"}
         tls["stringData"] = {"tls.crt": certificate("*.shop.example.com", 9), "tls.key": PRIVATE}
-        authorities = {"ca.crt": certificate("Example Corp Root CA", 1460)}
         teams = {"selector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}
         stage.apply(
             login,
             tls,
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "company-ca", "namespace": PLATFORM},
-                "data": authorities,
-            },
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "company-ca", "namespace": "mail"},
-                "data": {"ca.crt": "made by hand"},
-            },
+            authority(PLATFORM, certificate("Example Corp Root CA", 1460)),
+            authority("mail", "made by hand"),
             rule(
                 PLATFORM,
                 "registry-credentials",
@@ -150,18 +132,8 @@ def stage(cluster, tmp_path_factory):
                 source={"kind": "ConfigMap", "name": "company-ca"},
                 targets=teams,
             ),
-            rule(
-                PLATFORM,
-                "wildcard-tls",
-                source={"kind": "Secret", "name": "wildcard-tls"},
-                targets={"namespaces": ["catalog", SHOP]},
-            ),
-            rule(
-                PLATFORM,
-                "smtp-login",
-                source={"kind": "Secret", "name": "smtp-login"},
-                targets={"namespaces": ["billing", "mail"]},
-            ),
+            copying(PLATFORM, "wildcard-tls", "catalog", SHOP),
+            copying(PLATFORM, "smtp-login", "billing", "mail"),
         )
         registry = stage.cluster.registry
         charts = {
@@ -174,7 +146,11 @@ def stage(cluster, tmp_path_factory):
         }
         push(CHART, registry, "shop/storefront", "2.3.0")
         push(charts["1.8.0"], registry, "shop/checkout", "1.8.0")
-        staging = bundle(registry, "storefront", version="2.x")
+
+        def bundle(name: str, **spec: object) -> dict[str, Any]:
+            return stage.bundle(name, f"shop/{name}", **spec)
+
+        staging = bundle("storefront", version="2.x")
         staging["metadata"] |= {
             "name": "storefront-staging",
             "annotations": {"operator.werf.dev/promote-to": SHOP},
@@ -182,9 +158,9 @@ def stage(cluster, tmp_path_factory):
         soaked = {"bundles": [{"name": "storefront-staging"}], "soak": "1s"}
         stage.apply(
             staging,
-            bundle(registry, "storefront", version="2.x", promoteFrom=soaked),
-            bundle(registry, "checkout", version="1.8.0"),
-            bundle(registry, "reports", version="3.x"),
+            bundle("storefront", version="2.x", promoteFrom=soaked),
+            bundle("checkout", version="1.8.0"),
+            bundle("reports", version="3.x"),
         )
         for name in ("storefront-staging", "storefront", "checkout"):
             stage.wait_reason(BUNDLES.format(SHOP), name, "Deployed")

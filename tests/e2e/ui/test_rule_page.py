@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import expect
-from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.cli.conftest import copying, secret
 from tests.e2e.installation import RULES
 from tests.e2e.ui.conftest import SHOWN
 
@@ -26,13 +26,7 @@ def contested(stage, word, namespace):
     stage.apply(
         tls,
         secret(places[1], word, "password"),
-        rule(
-            stage.home,
-            word,
-            source={"kind": "Secret", "name": word},
-            targets={"namespaces": [f"{word}-*"]},
-            rollout={"steps": ["1", "100%"], "pause": "1h"},
-        ),
+        copying(stage.home, word, f"{word}-*", rollout={"steps": ["1", "100%"], "pause": "1h"}),
     )
     stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
     yield places

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from tests.toy_feature.greeting.fields import (
     ANN_GREET,
-    GreetingCondition,
+    GREETED,
     GreetingSpec,
     GreetingStatus,
 )
 from tests.toy_feature.greeting.gates import GATES, LINK, WELCOME, WORDS, Opinion, Words
 from tests.toy_feature.greeting.metrics import GreetingMetrics
 from tests.toy_feature.greeting.reasons import GreetingReason
+from tests.toy_feature.greeting.settings import GreetingSettings
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
@@ -28,6 +29,7 @@ from copyrator.api.conditions import (
     ConditionType,
     FurtherCondition,
     Health,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.keys import BundleKey, ObjectName
@@ -64,8 +66,8 @@ from copyrator.kube.watch.informers import Registration
 from copyrator.kube.watch.reflector import WatchSpec
 from copyrator.oci.auth import Credential
 
-HOUSE: Final = "greeting"
-"""The ConfigMap in the operator's namespace with the words for those who have none."""
+GREETING: Final = "greeting"
+"""What its Secrets and Jobs are named by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class GreetingFeature(Feature):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.named = Named(LINK)
+        self._name = context.settings.of(GreetingSettings).greeting_house
         self._house: Registration | None = None
         self._attended: set[BundleKey] = set()
 
@@ -140,7 +143,7 @@ class GreetingFeature(Feature):
         spec = WatchSpec(
             resource=CONFIGMAPS,
             namespace=self.context.settings.namespace,
-            name=HOUSE,
+            name=self._name,
             decode=read_book,
         )
         self._house = self.context.informers.acquire(spec, self._on_house)
@@ -160,14 +163,15 @@ class GreetingFeature(Feature):
     @property
     def checks(self) -> Mapping[str, Callable[[], str | None]]:
         """Whether the house has words."""
-        return {HOUSE: lambda: None if self._words_of_house() else f"ConfigMap {HOUSE} is silent"}
+        silent = f"ConfigMap {self._name} is silent"
+        return {GREETING: lambda: None if self._words_of_house() else silent}
 
     def publish(self) -> None:
         """Count the Bundles that greet."""
-        metrics = self.context.metrics.of(GreetingMetrics)
+        own = self.context.metrics.of(GreetingMetrics)
         found = (one.status.part(GreetingStatus).digest for one in self.context.bundles)
-        metrics.greeting.set(sum(one is not None for one in found))
-        metrics.attended.set(len(self._attended))
+        own.greeting.set(sum(one is not None for one in found))
+        own.attended.set(len(self._attended))
 
     def wakes(
         self, before: BundleEntry | None, after: BundleEntry | None
@@ -469,7 +473,7 @@ class GreetingFeature(Feature):
         metadata = {"name": _secret(job), "labels": labels}
         body = {"metadata": metadata, "data": _encoded(content)}
         await self.context.client.create(SECRETS, entry.key.namespace, body)
-        file = ValuesFiles(ValuesKind.SECRET, _secret(job), (HOUSE,))
+        file = ValuesFiles(ValuesKind.SECRET, _secret(job), (GREETING,))
         return replace(order, values=(*order.values, file))
 
     async def attend(
@@ -578,16 +582,14 @@ class GreetingFeature(Feature):
         part = structs.replace(status.part(GreetingStatus), digest=status.deployed.digest)
         return status.with_part(part)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[Any, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether guests are greeted."""
         text, kind = self._words(entry.key), ConditionStatus.FALSE
         if not text or status.deployed.digest is None:
             found = FurtherCondition(kind, GreetingReason.SPEECHLESS, "nobody is greeted")
         else:
             found = FurtherCondition(ConditionStatus.TRUE, GreetingReason.GREETED, text)
-        return {GreetingCondition.GREETED: found}
+        return {GREETED: found}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """Whether the house is closed."""
@@ -615,7 +617,7 @@ class GreetingFeature(Feature):
     def _printers(self, entry: BundleEntry) -> list[JobRecord]:
         """The Jobs of its own."""
         jobs = self._jobs.of(entry.key, entry.uid)
-        return [job for job in jobs if job.name.endswith(f"-{HOUSE}")]
+        return [job for job in jobs if job.name.endswith(f"-{GREETING}")]
 
     def _memory(self, key: BundleKey) -> GreetingMemory:
         return self.context.memories.of(key, GreetingMemory)
@@ -655,7 +657,7 @@ def _digest(entry: BundleEntry | None) -> str | None:
 
 
 def _secret(job: str) -> str:
-    return f"{job}-{HOUSE}"
+    return f"{job}-{GREETING}"
 
 
 def _values(words: str) -> bytes:
@@ -663,7 +665,7 @@ def _values(words: str) -> bytes:
 
 
 def _encoded(content: bytes) -> dict[str, str]:
-    return {HOUSE: base64.b64encode(content).decode()}
+    return {GREETING: base64.b64encode(content).decode()}
 
 
 FEATURE = GreetingFeature

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Self
 
 from copyrator.api.bundle_spec import BundleSpec, Part
+from copyrator.api.bundle_status import BundleCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.object_refs import BUNDLE_REF, named
 from copyrator.api.schema import COUNT, OBJECT_NAME, Record, items
 
+GREETED: Final = "Greeted"
+"""Whether guests are greeted; only with ``spec.greeting``."""
 ANN_GREET = "operator.werf.dev/greet"
 """On a Bundle: any new value has the registry asked, and greets once more."""
 
@@ -61,12 +63,6 @@ class GreetingStatus(Record, frozen=True):
         return self.asked if self.asked is not None and self.asked != self.answered else ""
 
 
-class GreetingCondition(StrEnum):
-    """The condition."""
-
-    GREETED = "Greeted"
-    """Whether guests are greeted; only with ``spec.greeting``."""
-
-
 SPEC: Final = (GreetingSpec,)
 STATUS: Final = (GreetingStatus,)
+CONDITIONS: Final = (BundleCondition(GREETED, 11, "guests are greeted"),)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders.bundles import bundle, parsed
+from tests.unit.api.test_crd_fields import BUNDLE, field_names
 
 from copyrator.api.bundle_spec import (
     BundleDeletionPolicy,
@@ -201,45 +202,7 @@ def test_what_no_api_server_stores_is_refused(body: Any, path: str, message: str
     assert message in answer.message
 
 
-FIELDS = st.sampled_from(
-    [
-        "registry",
-        "repo",
-        "version",
-        "auth",
-        "project_namespace",
-        "values",
-        "env",
-        "interval",
-        "suspend",
-        "timeout",
-        "serviceAccountName",
-        "autoRollback",
-        "releasesHistoryMax",
-        "valuesFrom",
-        "tagFilter",
-        "prerelease",
-        "insecure",
-        "skipTLSVerify",
-        "caSecret",
-        "secretKey",
-        "secretName",
-        "key",
-        "werf",
-        "image",
-        "job",
-        "resources",
-        "tolerations",
-        "podLabels",
-        "retry",
-        "limit",
-        "backoff",
-        "deletionPolicy",
-        "kind",
-        "name",
-        "optional",
-    ]
-)
+FIELDS = st.sampled_from(field_names(BUNDLE))
 
 
 @given(JSON, st.dictionaries(FIELDS, JSON, max_size=8))

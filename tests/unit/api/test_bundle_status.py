@@ -69,27 +69,6 @@ def test_force_update_is_read_but_never_written() -> None:
     assert "forceUpdate" not in parse_status({"status": {"forceUpdate": 1}}).to_dict()
 
 
-def test_fields_of_other_versions_survive_at_every_level() -> None:
-    raw = {"later": {"a": [1]}, "deployed": {"version": "1", "later": True}}
-    assert parse_status({"status": raw}).to_dict() == raw
-
-
-def test_values_of_the_wrong_type_are_ignored() -> None:
-    status = parse_status(
-        {
-            "status": {
-                "ready": "1",
-                "observedGeneration": True,
-                "target": "junk",
-                "history": [1, {"version": "1", "revision": "two"}],
-                "conditions": {"type": "Ready"},
-                "nextPollAt": None,
-            }
-        }
-    )
-    assert status == BundleStatus(history=Packed.pack([HistoryEntry(version="1")]))
-
-
 def test_history_is_bounded() -> None:
     status = BundleStatus(history=Packed.pack(HistoryEntry(version=str(i)) for i in range(30)))
     assert [entry["version"] for entry in status.to_dict()["history"]] == list("0123456789")

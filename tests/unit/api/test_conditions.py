@@ -25,13 +25,13 @@ from copyrator.api.conditions import (
     find_condition,
     read_conditions,
     ready_reason,
-    unmanaged_conditions,
-    with_further,
 )
 from copyrator.api.rule_status import read_rule_status
 from copyrator.bundles.fields import parse_status
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+ORDER = "Ready", "Reconciling", "Stalled", "UpdatePending", "Verified"
 
 MEANINGS = [
     (Health.READY, "True", "False", "False"),
@@ -47,7 +47,7 @@ def build(
 ) -> tuple[Condition, ...]:
     verdict = ReadyCondition(health, "Because", message)
     now = NOW + timedelta(seconds=later)
-    return build_conditions(previous, verdict, generation=4, now=now)
+    return build_conditions(previous, verdict.conditions, ORDER, generation=4, now=now)
 
 
 @pytest.mark.parametrize(("health", "ready", "reconciling", "stalled"), MEANINGS)
@@ -69,11 +69,11 @@ def test_each_health_has_its_three_conditions(
 def test_update_pending_is_a_condition_only_where_there_are_gates(status: str) -> None:
     verdict = ReadyCondition(Health.READY, "Deployed", "1.0.0 is deployed")
     update = FurtherCondition(ConditionStatus(status), "TooYoung", "Gate age: seen a moment ago")
-    further = {ConditionType.UPDATE_PENDING: update, ConditionType.VERIFIED: None}
+    changed = {"Verified": None, "UpdatePending": update, **verdict.conditions}
 
-    found = build_conditions((), verdict, generation=4, now=NOW, further=further)
+    found = build_conditions((), changed, ORDER, generation=4, now=NOW)
 
-    assert found[:3] == build_conditions((), verdict, generation=4, now=NOW)
+    assert found[:3] == build_conditions((), verdict.conditions, ORDER, generation=4, now=NOW)
     assert [one.to_dict() for one in found[3:]] == [
         {
             "type": "UpdatePending",
@@ -95,8 +95,7 @@ def test_one_condition_is_replaced_in_its_place() -> None:
         previous: tuple[Condition, ...], one: FurtherCondition | None, minutes: int
     ) -> tuple[Condition, ...]:
         now = NOW + timedelta(minutes=minutes)
-        kind = ConditionType.UPDATE_PENDING
-        return with_further(previous, kind, one, generation=5, now=now)
+        return build_conditions(previous, {"UpdatePending": one}, ORDER, generation=5, now=now)
 
     pending = Condition(
         type="UpdatePending",
@@ -167,23 +166,47 @@ def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
     for listed in (previous, [previous]):
         body = {"status": {"conditions": listed}}
         found = tuple(read_conditions(body).values())
-        assert len(build(found, Health.READY)) == 3
-        assert len(build(parse_status(body).conditions, Health.READY)) == 3
         assert len(build(read_rule_status(body).conditions, Health.READY)) == 3
+        for before in (found, parse_status(body).conditions):
+            kinds = [one.type for one in build(before, Health.READY)]
+            assert kinds[:3] == list(ORDER[:3])
+            assert None not in kinds
+            assert len(kinds) == len(set(kinds))
         ready_reason(found)
 
 
-def test_only_conditions_of_other_types_are_unmanaged() -> None:
+def test_conditions_of_other_types_stay_as_they_are_after_ours() -> None:
     argo = {"type": "Synced", "status": "True", "weight": {"a": [1, None]}}
-    kept = unmanaged_conditions((*build((), Health.READY), *conditions(argo)))
-    assert [one.to_dict() for one in kept] == [argo]
+    odd = {"type": "Aged", "status": "Perhaps"}
+    before = build((), Health.RETRYING)
+    found = build((before[2], *conditions(argo), before[0], *conditions(odd)), Health.RETRYING)
+    assert found[:3] == before
+    assert [one.to_dict() for one in found[3:]] == [argo, odd]
+
+
+def test_one_that_has_no_place_is_not_written() -> None:
+    """It would be kept as another controller's ever after."""
+    one = FurtherCondition(ConditionStatus.TRUE, "Odd", "nobody lists it")
+    with pytest.raises(AssertionError, match="is in the order"):
+        build_conditions((), {"Odd": one}, ORDER, generation=4, now=NOW)
+
+
+def test_one_that_is_set_the_first_time_is_before_those_of_others() -> None:
+    """Also where another tool has written one of this type twice, as no API server takes it."""
+    argo = conditions({"type": "Synced", "status": "True"}, {"type": "Verified", "status": "True"})
+    one = FurtherCondition(ConditionStatus.FALSE, "Untrusted", "not signed")
+    found = build_conditions((*argo, argo[1]), {"Verified": one}, ORDER, generation=4, now=NOW)
+    assert [(each.type, each.status) for each in found] == [
+        ("Verified", "False"),
+        ("Synced", "True"),
+    ]
 
 
 def test_what_the_api_server_refuses_beside_other_conditions_isnt_kept() -> None:
     """Without a type, or twice: the list is a map by type, and no write would succeed any more."""
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
-    kept = unmanaged_conditions(conditions(*junk, {"type": "Synced", "status": "True"}))
-    assert [one.to_dict() for one in kept] == [{"type": "Synced", "status": "True"}]
+    found = build(conditions(*junk, {"type": "Synced", "status": "True"}), Health.READY)
+    assert [one.to_dict() for one in found[3:]] == [{"type": "Synced", "status": "True"}]
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text())
@@ -210,5 +233,5 @@ def test_what_has_a_wrong_type_is_dropped_field_by_field(wrong: Any) -> None:
 
 
 def test_of_a_type_that_is_absent_there_is_an_empty_condition() -> None:
-    assert not find_condition(build((), Health.READY), ConditionType.HEALTHY)
+    assert not find_condition(build((), Health.READY), "Healthy")
     assert find_condition(build((), Health.READY), ConditionType.READY)

@@ -40,6 +40,12 @@ def walk(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
             yield from walk(field["items"], f"{here}[]")
 
 
+def field_names(schema: Schema) -> list[str]:
+    """Of all fields of a spec."""
+    paths = (path for path, _ in walk(schema["properties"]["spec"]))
+    return sorted({path.rpartition(".")[2] for path in paths})
+
+
 def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
     def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
         spec = {

@@ -11,7 +11,6 @@ from tests.gitops import ARGOCD, FLUX, argocd, flux
 
 from copyrator.api.conditions import (
     ConditionStatus,
-    ConditionType,
     FurtherCondition,
     Health,
     ReadyCondition,
@@ -56,7 +55,8 @@ def judged(
     api_version: str, kind: str, ready: ReadyCondition, further: Any = None, **status: Any
 ) -> dict[str, Any]:
     """An object with the conditions that the operator writes."""
-    found = build_conditions((), ready, generation=2, now=NOW, further=further)
+    changed = {**ready.conditions, **(further or {})}
+    found = build_conditions((), changed, changed, generation=2, now=NOW)
     conditions = [one.to_dict() for one in found]
     return {
         "apiVersion": api_version,
@@ -109,9 +109,7 @@ def test_what_is_paused_is_suspended_or_current_whatever_ready_was(
 def test_the_condition_healthy_counts(
     status: str, reason: str, expected: str, flux_expected: str
 ) -> None:
-    healthy = {
-        ConditionType.HEALTHY: FurtherCondition(ConditionStatus(status), reason, "Deployment/web")
-    }
+    healthy = {"Healthy": FurtherCondition(ConditionStatus(status), reason, "Deployment/web")}
     body = bundle(ReadyCondition(Health.READY, BundleReason.DEPLOYED, "1.0.0"), healthy)
     assert (argocd(body)[0], flux(body)) == (expected, flux_expected)
     assert ("Deployment/web" in argocd(body)[1]) == (expected != "Healthy")
@@ -120,8 +118,8 @@ def test_the_condition_healthy_counts(
 
 def test_drift_and_waiting_versions_are_in_the_message_alone() -> None:
     further = {
-        ConditionType.UPDATE_PENDING: FurtherCondition(ConditionStatus.TRUE, "Frozen", "Gate"),
-        ConditionType.DRIFTED: FurtherCondition(ConditionStatus.TRUE, "Drifted", "Service/web"),
+        "UpdatePending": FurtherCondition(ConditionStatus.TRUE, "Frozen", "Gate"),
+        "Drifted": FurtherCondition(ConditionStatus.TRUE, "Drifted", "Service/web"),
     }
     body = bundle(ReadyCondition(Health.READY, BundleReason.DEPLOYED, "1.0.0"), further)
     text = "Deployed: 1.0.0; UpdatePending: Gate; Drifted: Service/web"

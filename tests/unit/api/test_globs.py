@@ -40,18 +40,6 @@ def test_a_malicious_glob_does_not_hang_the_operator() -> None:
     assert not Globs(("*a" * 30 + "b",)).matches("a" * 63)
 
 
-@given(st.text(alphabet="ab*?", max_size=8), st.text(alphabet="ab", max_size=8))
-def test_globs_agree_with_a_plain_definition(pattern: str, text: str) -> None:
-    def plain(p: str, t: str) -> bool:
-        if not p:
-            return not t
-        if p[0] == "*":
-            return plain(p[1:], t) or (bool(t) and plain(p, t[1:]))
-        return bool(t) and p[0] in ("?", t[0]) and plain(p[1:], t[1:])
-
-    assert Globs((pattern,)).matches(text) == plain(pattern, text)
-
-
 patterns = st.lists(st.text(alphabet="ab-*?", min_size=1, max_size=12), max_size=8)
 
 

@@ -132,196 +132,84 @@ def test_conditions_that_arent_true_dont_count() -> None:
     assert compute("Job", merged(JOB, change)).status is Status.CURRENT
 
 
-OF_KINDS: list[tuple[str, Body, Status, str]] = [
+def case(kind: str, said: str, spec: Body | None = None, **status: Any) -> Any:
+    """In progress, as is said, or current where nothing is; with another spec or status."""
+    change = {"spec": spec or {}, "status": status}
+    expected = Status.IN_PROGRESS if said else Status.CURRENT
+    return pytest.param(kind, change, expected, said, id=f"{kind} {said or status}")
+
+
+def failed(kind: str, said: str, spec: Body | None = None, **status: Any) -> Any:
+    change = {"spec": spec or {}, "status": status}
+    return pytest.param(kind, change, Status.FAILED, said, id=f"{kind} {said} {status}")
+
+
+LATE = ("Progressing", "False", "ProgressDeadlineExceeded")
+ROLLS, ROLLED = (
+    ("Progressing", "True", "ReplicaSetUpdated"),
+    ("Progressing", "True", "NewReplicaSetAvailable"),
+)
+IS_THERE, IS_AWAY = ("Available", "True", ""), ("Available", "False", "")
+PARTED = {"updateStrategy": {"rollingUpdate": {"partition": 1}}}
+OF_KINDS = [
     # deploymentConditions
-    ("Deployment", {"status": {"replicas": 2}}, Status.IN_PROGRESS, "Replicas: 2/3"),
-    ("Deployment", {"status": {"updatedReplicas": 1}}, Status.IN_PROGRESS, "Updated: 1/3"),
-    ("Deployment", {"status": {"replicas": 5}}, Status.IN_PROGRESS, "Pending termination: 2"),
-    ("Deployment", {"status": {"availableReplicas": 2}}, Status.IN_PROGRESS, "Available: 2/3"),
-    ("Deployment", {"status": {"readyReplicas": None}}, Status.IN_PROGRESS, "Ready: 0/3"),
-    (
-        "Deployment",
-        {"status": conditions(("Progressing", "False", "ProgressDeadlineExceeded"))},
-        Status.FAILED,
-        "Progress deadline exceeded",
-    ),
-    (
-        "Deployment",
-        {
-            "status": {"replicas": 0}
-            | conditions(("Progressing", "False", "ProgressDeadlineExceeded"))
-        },
-        Status.FAILED,
-        "Progress deadline exceeded",
-    ),
-    (
-        "Deployment",
-        {
-            "status": conditions(
-                ("Progressing", "True", "ReplicaSetUpdated"), ("Available", "True", "")
-            )
-        },
-        Status.IN_PROGRESS,
-        "ReplicaSet not Available",
-    ),
-    (
-        "Deployment",
-        {"status": conditions(("Available", "True", ""))},
-        Status.IN_PROGRESS,
-        "ReplicaSet not Available",
-    ),
-    (
-        "Deployment",
-        {
-            "spec": {"progressDeadlineSeconds": None},
-            "status": conditions(("Available", "True", "")),
-        },
-        Status.CURRENT,
-        "",
-    ),
-    (
-        "Deployment",
-        {
-            "spec": {"progressDeadlineSeconds": 2**31 - 1},
-            "status": conditions(("Available", "True", "")),
-        },
-        Status.CURRENT,
-        "",
-    ),
-    (
-        "Deployment",
-        {"status": conditions(("Progressing", "True", "NewReplicaSetAvailable"))},
-        Status.IN_PROGRESS,
-        "Deployment not Available",
-    ),
-    (
-        "Deployment",
-        {
-            "status": conditions(
-                ("Progressing", "True", "NewReplicaSetAvailable"), ("Available", "False", "")
-            )
-        },
-        Status.IN_PROGRESS,
-        "Deployment not Available",
-    ),
-    ("Deployment", {"spec": {"replicas": None}}, Status.IN_PROGRESS, "Pending termination: 2"),
-    ("Deployment", {"status": None}, Status.IN_PROGRESS, "Replicas: 0/3"),
-    (
-        "Deployment",
-        {
-            "spec": {"replicas": 0},
-            "status": {"replicas": 0, "updatedReplicas": 0, "availableReplicas": 0},
-        },
-        Status.CURRENT,
-        "",
-    ),
+    case("Deployment", "Replicas: 2/3", replicas=2),
+    case("Deployment", "Updated: 1/3", updatedReplicas=1),
+    case("Deployment", "Pending termination: 2", replicas=5),
+    case("Deployment", "Available: 2/3", availableReplicas=2),
+    case("Deployment", "Ready: 0/3", readyReplicas=None),
+    failed("Deployment", "Progress deadline exceeded", **conditions(LATE)),
+    failed("Deployment", "Progress deadline exceeded", replicas=0, **conditions(LATE)),
+    case("Deployment", "ReplicaSet not Available", **conditions(ROLLS, IS_THERE)),
+    case("Deployment", "ReplicaSet not Available", **conditions(IS_THERE)),
+    case("Deployment", "", {"progressDeadlineSeconds": None}, **conditions(IS_THERE)),
+    case("Deployment", "", {"progressDeadlineSeconds": 2**31 - 1}, **conditions(IS_THERE)),
+    case("Deployment", "Deployment not Available", **conditions(ROLLED)),
+    case("Deployment", "Deployment not Available", **conditions(ROLLED, IS_AWAY)),
+    case("Deployment", "Pending termination: 2", {"replicas": None}),
+    case("Deployment", "", {"replicas": 0}, replicas=0, updatedReplicas=0, availableReplicas=0),
     # stsConditions
-    (
-        "StatefulSet",
-        {"spec": {"updateStrategy": {"type": "OnDelete"}}, "status": {"readyReplicas": 0}},
-        Status.CURRENT,
-        "",
-    ),
-    ("StatefulSet", {"status": {"replicas": 1}}, Status.IN_PROGRESS, "Replicas: 1/3"),
-    ("StatefulSet", {"status": {"readyReplicas": 1}}, Status.IN_PROGRESS, "Ready: 1/3"),
-    ("StatefulSet", {"status": {"replicas": 4}}, Status.IN_PROGRESS, "Pending termination: 1"),
-    (
-        "StatefulSet",
-        {
-            "spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
-            "status": {"updatedReplicas": 1},
-        },
-        Status.IN_PROGRESS,
-        "Updated: 1/2",
-    ),
-    (
-        "StatefulSet",
-        {
-            "spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
-            "status": {"updatedReplicas": 2, "currentReplicas": 1, "updateRevision": "db-2"},
-        },
-        Status.CURRENT,
-        "",
-    ),
-    ("StatefulSet", {"status": {"currentReplicas": 2}}, Status.IN_PROGRESS, "Current: 2/3"),
-    (
-        "StatefulSet",
-        {"status": {"updateRevision": "db-2"}},
-        Status.IN_PROGRESS,
-        "Waiting for updated revision to match current",
-    ),
-    ("StatefulSet", {"spec": {"replicas": None}}, Status.IN_PROGRESS, "Pending termination: 2"),
+    case("StatefulSet", "", {"updateStrategy": {"type": "OnDelete"}}, readyReplicas=0),
+    case("StatefulSet", "Replicas: 1/3", replicas=1),
+    case("StatefulSet", "Ready: 1/3", readyReplicas=1),
+    case("StatefulSet", "Pending termination: 1", replicas=4),
+    case("StatefulSet", "Updated: 1/2", PARTED, updatedReplicas=1),
+    case("StatefulSet", "", PARTED, updatedReplicas=2, currentReplicas=1, updateRevision="db-2"),
+    case("StatefulSet", "Current: 2/3", currentReplicas=2),
+    case("StatefulSet", "Waiting for updated revision to match current", updateRevision="db-2"),
+    case("StatefulSet", "Pending termination: 2", {"replicas": None}),
     # daemonsetConditions, checkGenerationSet
-    (
-        "DaemonSet",
-        {"metadata": {"generation": None}},
-        Status.IN_PROGRESS,
-        "its controller hasn't seen it",
-    ),
-    (
-        "DaemonSet",
-        {"status": {"observedGeneration": None}},
-        Status.IN_PROGRESS,
-        "its controller hasn't seen it",
-    ),
-    (
-        "DaemonSet",
-        {"status": {"desiredNumberScheduled": None}},
-        Status.IN_PROGRESS,
-        "Missing .status.desiredNumberScheduled",
-    ),
-    ("DaemonSet", {"status": {"currentNumberScheduled": 2}}, Status.IN_PROGRESS, "Current: 2/3"),
-    ("DaemonSet", {"status": {"updatedNumberScheduled": 0}}, Status.IN_PROGRESS, "Updated: 0/3"),
-    ("DaemonSet", {"status": {"numberAvailable": 1}}, Status.IN_PROGRESS, "Available: 1/3"),
-    ("DaemonSet", {"status": {"numberReady": 1}}, Status.IN_PROGRESS, "Ready: 1/3"),
-    ("DaemonSet", {"status": {"desiredNumberScheduled": 0}}, Status.CURRENT, ""),
+    case("DaemonSet", "its controller hasn't seen it", observedGeneration=None),
+    case("DaemonSet", "Missing .status.desiredNumberScheduled", desiredNumberScheduled=None),
+    case("DaemonSet", "Current: 2/3", currentNumberScheduled=2),
+    case("DaemonSet", "Updated: 0/3", updatedNumberScheduled=0),
+    case("DaemonSet", "Available: 1/3", numberAvailable=1),
+    case("DaemonSet", "Ready: 1/3", numberReady=1),
+    case("DaemonSet", "", desiredNumberScheduled=0),
     # jobConditions
-    ("Job", {"status": {"startTime": None}}, Status.IN_PROGRESS, "Job not started"),
-    (
+    case("Job", "Job not started", startTime=None),
+    case("Job", "", startTime=None, **conditions(("Complete", "True", ""))),
+    failed("Job", "Job Failed. failed: 4/2", failed=4, **conditions(("Failed", "True", "x"))),
+    failed(
         "Job",
-        {"status": {"startTime": None} | conditions(("Complete", "True", ""))},
-        Status.CURRENT,
-        "",
-    ),
-    (
-        "Job",
-        {"status": {"failed": 4} | conditions(("Failed", "True", "BackoffLimitExceeded"))},
-        Status.FAILED,
-        "Job Failed. failed: 4/2",
-    ),
-    (
-        "Job",
-        {
-            "spec": {"completions": None, "parallelism": 5},
-            "status": conditions(("Failed", "True", "")),
-        },
-        Status.FAILED,
         "Job Failed. failed: 0/5",
+        {"completions": None, "parallelism": 5},
+        **conditions(("Failed", "True", "")),
     ),
-    (
+    failed(
         "Job",
-        {"spec": {"completions": None}, "status": conditions(("Failed", "True", ""))},
-        Status.FAILED,
         "Job Failed. failed: 0/1",
+        {"completions": None},
+        **conditions(("Failed", "True", "")),
     ),
-    ("Job", {"status": conditions(("Failed", "False", ""))}, Status.CURRENT, ""),
-    (
+    case("Job", "", **conditions(("Failed", "False", ""))),
+    case("Job", "", {"suspend": True}, startTime=None, **conditions(("Suspended", "True", ""))),
+    case(
         "Job",
-        {
-            "spec": {"suspend": True},
-            "status": {"startTime": None} | conditions(("Suspended", "True", "")),
-        },
-        Status.CURRENT,
-        "",
-    ),
-    (
-        "Job",
-        {
-            "spec": {"suspend": False},
-            "status": {"startTime": None} | conditions(("Suspended", "True", "")),
-        },
-        Status.IN_PROGRESS,
         "Job not started",
+        {"suspend": False},
+        startTime=None,
+        **conditions(("Suspended", "True", "")),
     ),
 ]
 
@@ -331,6 +219,18 @@ def test_rules_of_each_kind(kind: str, change: Body, status: Status, said: str) 
     found = compute(kind, merged(BODIES[kind], change))
     assert found.status is status
     assert found.message == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("Deployment", {"status": None}, "Replicas: 0/3"),
+        ("DaemonSet", {"metadata": {"generation": None}}, "its controller hasn't seen it"),
+    ],
+)
+def test_what_no_controller_has_seen_is_in_progress(kind: str, change: Body, said: str) -> None:
+    found = compute(kind, merged(BODIES[kind], change))
+    assert (found.status, found.message) == (Status.IN_PROGRESS, said)
 
 
 @pytest.mark.parametrize("wrong", ["3", True, 3.5, None, [], {}], ids=repr)

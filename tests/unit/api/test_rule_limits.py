@@ -65,6 +65,7 @@ def test_a_source_stands_where_it_says_or_beside_its_rule(
         (new(source={"kind": "Thing", "apiVersion": "-"}), None),
         (new(source={"kind": "-"}), None),
         (template(), ("ConfigMap", "v1")),
+        (new(source=None, template=TEMPLATE, sources=[SOURCE]), ("ConfigMap", "v1")),
         (old(), ("Secret", "v1")),
         (old(ruleType="ConfigMap"), ("ConfigMap", "v1")),
         (old(ruleType="x"), None),
@@ -153,12 +154,6 @@ def test_what_is_beside_a_text_is_counted_too() -> None:
     assert said(new(targets={"namespaces": "text", "exclude": items[:-9]})) != said(body)
 
 
-def test_a_rule_with_a_source_has_no_template() -> None:
-    found = parse_rule(new())
-    assert isinstance(found, RuleSpec)
-    assert found.template is None
-
-
 def test_a_template_has_items_without_a_bound_of_their_own() -> None:
     entries = {f"k{number}": "v" for number in range(1001)}
     assert said(template(data=entries)) == "valid"
@@ -179,29 +174,12 @@ def test_values_are_counted_over_all_levels() -> None:
 
 
 def test_a_rule_without_a_usable_namespace_is_in_default() -> None:
-    for namespace in ("", 5, None):
-        found = parse_rule(
-            {
-                "metadata": {"namespace": namespace},
-                "spec": {"source": SOURCE, "targets": EVERYWHERE},
-            }
-        )
+    bodies = [new() | {"metadata": {"namespace": namespace}} for namespace in ("", 5, None)]
+    for body in (*bodies, {"ruleType": "secret", "selector": {"a": "b"}}):
+        found = parse_rule(body)
         assert isinstance(found, RuleSpec)
         assert found.source is not None
         assert found.source.namespaces == ("default",)
-
-
-@pytest.mark.parametrize(
-    ("patterns", "text"),
-    [
-        (["a", "b", "c", "d", "e"], "a, b, c, d, e"),
-        (["a", "b", "c", "d", "e", "f"], "a, b, c, d, e and 1 more"),
-    ],
-)
-def test_targets_name_five_patterns(patterns: list[str], text: str) -> None:
-    found = parse_rule(new(targets={"namespaces": patterns}))
-    assert isinstance(found, RuleSpec)
-    assert found.targets.to_string() == text
 
 
 def test_targets_of_four_hundred_characters_are_shown_whole() -> None:

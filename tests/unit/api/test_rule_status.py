@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.rules import FailureReason, RuleReason
 from copyrator.api.rule_status import (
@@ -138,12 +139,21 @@ def test_a_part_that_is_larger_than_ours_is_left_out(value: Any, kept: bool) -> 
 
 def test_of_a_status_our_parts_and_conditions_are_read() -> None:
     status = build(None, RuleFacts(request="now", plan=PlanCounts(1, 2, 3)))
-    other = {"type": "Other", "status": "True"}
+    others = [{"type": kind, "status": "True"} for kind in ("Other", "UpdatePending", "Drifted")]
     large = {"type": "Stalled", "message": "x" * PART}
-    more = {"more": 1, "conditions": [*status["conditions"][:2], large, other]}
+    more = {"more": 1, "conditions": [*status["conditions"][:2], large, *others]}
     found = read_rule_status({"status": status | more})
     assert found.to_dict() == status | {"conditions": status["conditions"][:2]}
     assert read_rule_status({"status": None}) == NO_STATUS
+
+
+def test_all_conditions_are_written_in_their_order_and_read_so() -> None:
+    ends = Certificate(NOW, "infra/tls", "tls.crt")
+    status = build(None, RuleFacts(dropped=["spec.odd"], certificates=(ends,)))
+    kinds = [one["type"] for one in status["conditions"]]
+    assert kinds[:3] == ["Ready", "Reconciling", "Stalled"]
+    assert kinds[3:] == ["CertificateExpiring", "FieldsDropped"]
+    assert read_rule_status({"status": status}).to_dict() == status
 
 
 def test_junk_in_the_previous_status_does_no_harm() -> None:

@@ -15,14 +15,7 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.api.conditions import (
-    ConditionStatus,
-    ConditionType,
-    FurtherCondition,
-    Health,
-    ReadyCondition,
-    build_conditions,
-)
+from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
@@ -93,11 +86,10 @@ class Shop:
         entry = self.entry()
         status = change(entry.status) if change else entry.status
         status, ready = keep_ready(entry, status, found)
-        conditions = build_conditions(
-            entry.status.conditions, ready, generation=self.generation, now=NOW
+        status = replace(
+            status, conditions=entry.status.conditions, observed_generation=self.generation
         )
-        status = replace(status, conditions=conditions, observed_generation=self.generation)
-        self.status = status.to_dict()
+        self.status = ready_conditions.with_conditions(status, ready.conditions, NOW).to_dict()
         return self.ready
 
     @property
@@ -363,6 +355,7 @@ def test_a_long_message_is_cut_so_that_what_follows_is_said() -> None:
     assert text == f"suspended; before: DeployFailed: {'x' * 1024}; edited while suspended"
 
 
+@pytest.mark.needs("drift", "health")
 def test_other_conditions_stay_as_they_are() -> None:
     """UpdatePending, Healthy and Drifted are built as of any Bundle."""
     bundle = shop(DEPLOYED)
@@ -370,11 +363,10 @@ def test_other_conditions_stay_as_they_are() -> None:
     entry = bundle.entry()
     status, ready = keep_ready(entry, entry.status, IDLE)
     found = FurtherCondition(ConditionStatus.TRUE, BundleReason.AWAITING_APPROVAL, "plan 7")
-    kinds = ConditionType.UPDATE_PENDING, ConditionType.DRIFTED, ConditionType.HEALTHY
-    conditions = build_conditions(
-        status.conditions, ready, generation=2, now=NOW, further=dict.fromkeys(kinds, found)
-    )
-    told = [(one.type, one.status, one.message) for one in conditions[3:]]
+    kinds = "UpdatePending", "Drifted", "Healthy"
+    changed = {**ready.conditions, **dict.fromkeys(kinds, found)}
+    written = ready_conditions.with_conditions(status, changed, NOW).conditions
+    told = [(one.type, one.status, one.message) for one in written[3:]]
     assert told == [(kind, "True", "plan 7") for kind in kinds]
 
 

@@ -82,13 +82,6 @@ def test_wrong_usage_of_plan_isnt_mistaken_for_changes():
         assert invoke("plan", *args).exit_code == 1, args
 
 
-def test_words_are_completed_without_a_cluster():
-    variables = {"COMP_WORDS": "copyrator get b", "COMP_CWORD": "2"}
-    environment = {"_COPYRATOR_COMPLETE": "bash_complete", **variables}
-    result = CliRunner().invoke(cli, [], prog_name="copyrator", env=environment)
-    assert result.output == "plain,bundles\n"
-
-
 def test_the_printed_manifests_carry_the_namespace_and_the_image():
     result = invoke("install", "--print", "-n", "ops", "--image", "r.example.com/copyrator:1")
     documents = list(yaml.safe_load_all(result.output))

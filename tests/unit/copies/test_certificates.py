@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.encoding import b64
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.copies.certificates.reading import (
@@ -32,10 +33,6 @@ EXPIRED = certificate("old", days=-1)
 FUTURE = certificate("later", days=30, begins=NOW + timedelta(days=5))
 DAYS = {"a": 10, "b": 20, "old": -1, "later": 30}
 BY_NAME = {"a": A, "b": B, "old": EXPIRED, "later": FUTURE}
-
-
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def found(payload, kind: str = "ConfigMap", **more):

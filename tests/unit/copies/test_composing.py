@@ -1,6 +1,5 @@
 """Where contents of sources may come out, and what messages say of them."""
 
-import base64
 import json
 from datetime import UTC, datetime
 from itertools import cycle, product
@@ -8,6 +7,7 @@ from itertools import cycle, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.encoding import b64
 from tests.long import LONG
 
 from copyrator.copies.template.rendering import Composing, Tree
@@ -15,10 +15,6 @@ from copyrator.copies.template.scope import TemplateError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 VALUE = "hunter2-is-the-value"
-
-
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def body(kind="Secret", name="creds", data=None, **metadata):

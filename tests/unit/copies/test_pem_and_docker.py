@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.encoding import b64
 
 from copyrator.copies.template.filters import shown_host
 from copyrator.copies.template.rendering import Composing, Tree
@@ -22,10 +23,6 @@ def certificate(name: str, *, days: int = 10, begins: int = -100) -> str:
 
 A, B, FUTURE = certificate("a"), certificate("b", days=20), certificate("f", begins=5)
 EXPIRED = certificate("old", days=-1)
-
-
-def b64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def source(kind: str, name: str, **data: str):

@@ -87,6 +87,19 @@ def test_any_uid_survives(uid):
     assert record.digest == DIGEST
 
 
+def test_versions_are_compared_as_numbers_where_they_are_numbers():
+    def at(version):
+        shape = Shapes().read([]).shape
+        return CopyRecord(uid=UID, resource_version=version, owner="", digest=DIGEST, shape=shape)
+
+    assert at("10").is_newer_than(at("9"))
+    assert not at("9").is_newer_than(at("10"))
+    assert not at("9").is_newer_than(at("9"))
+    assert at("b").is_newer_than(at("a"))
+    assert at("b").is_newer_than(at("1"))
+    assert at("1").is_newer_than(at("b"))
+
+
 def test_a_watch_has_delivered_what_is_not_newer_than_it():
     record = read(metadata())
     assert [record.is_delivered(version) for version in (41, 42, 43)] == [False, True, True]

@@ -1,9 +1,9 @@
 """One entry's queue."""
 
 import asyncio
-from dataclasses import replace
 
-from tests.unit.notify.test_marks import CHAT, failed
+from tests.replacing import replace
+from tests.unit.notify.test_marks import CHAT, SHOP, failed
 
 from copyrator.notify.lane import Lane, NotifyTiming
 from copyrator.notify.sending import SendResult
@@ -20,12 +20,14 @@ async def test_what_is_found_again_before_its_mark_is_set_is_told_once():
     async def mark(_entry, transitions):
         if len(sent) == 1:
             lane.put(replace(transitions[0]))
-            lane.put(failed("2", subject=replace(transitions[0].subject, uid="uid-2")))
+            lane.put(failed("2", subject=replace(SHOP, uid="uid-2")))
+        elif len(sent) == 2:
+            lane.put(failed("3", subject=replace(SHOP, uid="uid-2")))
         else:
             told.set()
 
     lane = Lane(
-        CHAT,
+        replace(CHAT, min_interval=0.0),
         send=send,
         told=mark,
         on_failed=lambda *_: None,
@@ -33,7 +35,8 @@ async def test_what_is_found_again_before_its_mark_is_set_is_told_once():
         timing=NotifyTiming(settle=0),
     )
     lane.put(failed("1"))
-    await told.wait()
+    async with asyncio.timeout(30):
+        await told.wait()
     await lane.stop()
 
-    assert sent == [["1"], ["2"]]
+    assert sent == [["1"], ["2"], ["3"]]

@@ -2,10 +2,9 @@
 
 import pytest
 
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.notices import About
-from copyrator.api.rule_status import read_rule_status
-from copyrator.bundles.fields import parse_status
+from copyrator.api.rule_status import FIELDS_DROPPED, read_rule_status
+from copyrator.bundles.fields import bundle_conditions, parse_status
 from copyrator.bundles.words import load_words
 from copyrator.notify.config import SubjectKind
 from copyrator.notify.transitions import FAULTS, ObjectIdentity, bundle_state, rule_state
@@ -211,7 +210,8 @@ def test_what_waits_and_what_is_stored_of_a_forged_status_is_short():
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", []])
 def test_a_condition_with_fields_of_wrong_types_is_told_without_them(status, wrong):
     odd = {"reason": wrong, "message": wrong, "lastTransitionTime": wrong, "other": wrong}
-    odd_ones = [{"type": kind.value, "status": status} | odd for kind in ConditionType]
+    kinds = *bundle_conditions(), FIELDS_DROPPED
+    odd_ones = [{"type": str(kind), "status": status} | odd for kind in kinds]
     for state in (of_bundle(conditions=odd_ones), of_rule(conditions=odd_ones)):
         is_told = {one.about for one in state.holding}
         assert (About.NOT_READY in is_told) == (status == "False")

@@ -31,6 +31,7 @@ from tests.signature_layout import (
     sigstore_bundle,
 )
 from tests.steps import STEP_SECONDS, assert_quick
+from tests.unit.signatures.mutations import altered_bytes, altered_json
 
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError, TagNotFound
@@ -69,29 +70,10 @@ ANYTHING = st.recursive(
 )
 
 
-@st.composite
-def mutated(draw: st.DrawFn, document: dict[str, Any]) -> bytes:
-    """A document with one to three of its values replaced or left out, and a byte changed."""
-    changed = json.loads(json.dumps(document))
-    for _ in range(draw(st.integers(0, 3))):
-        at = changed
-        while True:
-            keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-            if not keys:
-                break
-            key = draw(st.sampled_from(keys))
-            if isinstance(at[key], dict | list) and draw(st.booleans()):
-                at = at[key]
-            elif draw(st.booleans()):
-                at[key] = draw(ANYTHING)
-                break
-            else:
-                del at[key]
-                break
-    body = bytearray(json.dumps(changed).encode())
-    if draw(st.booleans()):
-        body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
-    return bytes(body)
+def mutated(document: dict[str, Any]) -> st.SearchStrategy[bytes]:
+    """A document, also with one of its values or some of its bytes altered."""
+    raw = encoded(document)
+    return st.just(raw) | altered_json(raw) | altered_bytes(raw)
 
 
 class InMemory:

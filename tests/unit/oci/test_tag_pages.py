@@ -177,14 +177,12 @@ LARGEST = {
 
 @pytest.mark.parametrize("parts", LARGEST.values(), ids=LARGEST)
 def test_no_step_of_the_largest_page_takes_long(parts: tuple[bytes, bytes, bytes]) -> None:
-    """Judged by the best of three runs: a busy machine may lengthen single steps."""
+    """In one of three runs: a busy machine may lengthen single steps."""
     start, middle, end = parts
     page = start + middle * (TAG_PAGE_BYTES // len(middle)) + end
     before = slowness()
 
-    longest = min(longest_step(page) for _ in range(3))
-
-    assert longest / max(before, slowness()) < STEP_SECONDS
+    assert any(longest_step(page) / max(before, slowness()) < STEP_SECONDS for _ in range(3))
 
 
 def longest_step(page: bytes) -> float:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import fields, replace
 from ipaddress import ip_network
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from tests.settings import values_of
 
-from copyrator.settings import config
+from copyrator.bundles import features
+from copyrator.bundles.features.approval.settings import ApprovalSettings
+from copyrator.bundles.features.attest.settings import AttestSettings
+from copyrator.runtime import flags
 from copyrator.settings.config import LogFormat, LogLevel, Settings
-from copyrator.settings.options import variable_of
 
 
 def parse(*args: str, **environ: str) -> Settings:
     """Parse a command line as `copyrator run` does; raises AssertionError with click's message."""
     seen: list[Settings] = []
 
-    @click.command()
-    @config.options
+    @click.command(params=flags.parameters())
     def command(**values: object) -> None:
-        seen.append(config.from_options(values))
+        seen.append(flags.from_options(values))
 
     result = CliRunner().invoke(command, list(args), env={**CLEAN, **environ})
     assert result.exit_code == 0, (result.exit_code, result.output)
@@ -36,10 +38,9 @@ def flag_of(field: str) -> str:
 def refuse(*args: str, **environ: str) -> str:
     """Parse a command line that must be refused; returns what the user reads."""
 
-    @click.command()
-    @config.options
+    @click.command(params=flags.parameters())
     def command(**values: object) -> None:
-        config.from_options(values)
+        flags.from_options(values)
 
     result = CliRunner().invoke(command, list(args), env={**CLEAN, **environ})
     assert result.exit_code == 2, (result.exit_code, result.output)
@@ -47,7 +48,10 @@ def refuse(*args: str, **environ: str) -> str:
     return result.output
 
 
-VARIABLES = {field.name: variable_of(field) for field in dataclasses.fields(Settings)}
+VARIABLES = {
+    str(option.name): str(option.envvar) for option in flags.parameters() if option.expose_value
+}
+DEFAULTS = flags.from_options({})
 CLEAN: dict[str, str | None] = dict.fromkeys([*VARIABLES.values(), "KUBERNETES_SERVICE_HOST"])
 OLDER = {
     "kubeconfig": "KUBECONFIG",
@@ -69,8 +73,15 @@ def test_a_variable_has_its_settings_name_or_an_older_one() -> None:
     assert named | OLDER == VARIABLES
 
 
+def test_a_feature_that_is_taken_out_has_no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "FEATURES", ("login", "age"))
+    names = {option.name for option in flags.parameters()}
+    gone = {field.name for kind in (ApprovalSettings, AttestSettings) for field in fields(kind)}
+    assert gone | {"require_signature_policy"} == VARIABLES.keys() - names
+
+
 def test_without_flags_and_variables_the_settings_are_the_documented_defaults() -> None:
-    assert parse() == Settings()
+    assert parse() == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -115,8 +126,8 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
     ],
 )  # fmt: skip
 def test_each_setting_has_a_flag_and_a_variable(field: str, text: str, value: object) -> None:
-    assert getattr(parse(flag_of(field), text), field) == value
-    assert getattr(parse(**{VARIABLES[field]: text}), field) == value
+    assert values_of(parse(flag_of(field), text))[field] == value
+    assert values_of(parse(**{VARIABLES[field]: text}))[field] == value
 
 
 def test_leader_election_can_be_switched_off() -> None:
@@ -142,7 +153,7 @@ def test_a_flag_beats_its_variable() -> None:
 
 
 def test_an_empty_variable_is_as_good_as_none() -> None:
-    assert parse(RULE_NAME="", WERF_OPERATOR_TAG="", KUBECONFIG="") == Settings()
+    assert parse(RULE_NAME="", WERF_OPERATOR_TAG="", KUBECONFIG="") == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -190,10 +201,9 @@ def test_a_bad_value_is_refused_with_one_message_that_names_flag_and_variable(
 
 
 def test_run_outside_cluster_is_accepted_and_ignored_with_a_hint() -> None:
-    @click.command()
-    @config.options
+    @click.command(params=flags.parameters())
     def command(**values: object) -> None:
-        assert config.from_options(values) == Settings()
+        assert flags.from_options(values) == DEFAULTS
 
     result = CliRunner().invoke(command, ["--run-outside-cluster"], env=CLEAN)
     assert result.exit_code == 0
@@ -209,12 +219,12 @@ def test_kopf_run_reads_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NAMESPACE", "infra")
     monkeypatch.setenv("WERF_OPERATOR_JOBS_TTL", "9")
-    assert config.from_environment() == Settings(namespace="infra", jobs_ttl=9)
+    assert flags.parse(flags.parameters()) == replace(DEFAULTS, namespace="infra", jobs_ttl=9)
 
 
 def test_kopf_run_gets_the_same_message_for_a_bad_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WERF_OPERATOR_JOBS_TTL", "soon")
     with pytest.raises(click.UsageError) as refusal:
-        config.from_environment()
+        flags.parse(flags.parameters())
     assert "WERF_OPERATOR_JOBS_TTL" in refusal.value.format_message()
     assert refusal.value.exit_code == 2

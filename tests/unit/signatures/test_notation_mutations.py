@@ -33,6 +33,7 @@ from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
 
 from copyrator.signatures.model import InvalidSignatureError
 from copyrator.signatures.notation import verify
+from hostile.mangled import JSON
 
 
 def make_plain() -> dict[str, Any]:
@@ -47,11 +48,6 @@ ENVELOPE = make_plain()
 TEXT = json.dumps(ENVELOPE, separators=(",", ":")).encode()
 STAMPED = make_envelope(stamp=partial(make_time_stamp, chain=make_tsa()))
 ENTRY = make_trust(tsa=make_tsa()[-1].pem)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 def is_refused(envelope: dict[str, Any] | bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -63,6 +64,14 @@ def test_weak_keys_and_hashes_are_refused() -> None:
         )
     other = make_certificate("CN=sha3", ca=True, digest=hashes.SHA3_256())
     assert "not signed with SHA-256, SHA-384 or SHA-512" in refusal(other.pem)
+
+
+def test_a_signature_of_an_unknown_kind_is_refused() -> None:
+    ecdsa_with_sha256 = bytes.fromhex("2a8648ce3d040302")
+    unknown = make_ca().der.replace(ecdsa_with_sha256, ecdsa_with_sha256[:-1] + b"\x7f")
+    pem = x509.load_der_x509_certificate(unknown).public_bytes(Encoding.PEM)
+    said = "ca.crt: certificate 1 has a key or a signature of an unsupported kind; use another CA"
+    assert refusal(pem) == said
 
 
 # openssl req -x509 -newkey rsa:2048 -sha1 -days 36500 -subj "/CN=sha1" (the key is thrown away)

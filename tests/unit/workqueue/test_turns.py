@@ -6,8 +6,6 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.workqueue.simulation import SimulatedLoop, simulate
 
 from copyrator.workqueue.fairness import working_for
@@ -107,57 +105,6 @@ def test_the_age_of_the_queue_is_not_that_of_a_tenant_who_has_had_its_share() ->
     assert queue.oldest_age() == 0
     queue.done("many-0")
     assert queue.oldest_age() == 100
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["add", "work", "done", "fail"]),
-        st.sampled_from(["own-1", "a-1", "a-2", "a-3", "b-1", "b-2", "c-1"]),
-        st.sampled_from(list(Priority)),
-    ),
-    max_size=80,
-)
-
-
-@given(STEPS)
-def test_whatever_happens_no_key_is_lost_and_no_limit_is_passed(
-    steps: list[tuple[str, str, Priority]],
-) -> None:
-    now = 0.0
-    queue: WorkQueue[str] = WorkQueue(
-        group=group, each=1, together=2, clock=lambda: now, jitter=lambda: 1.0
-    )
-    working: list[str] = []
-    owed: set[str] = set()
-    for step, key, priority in steps:
-        if step == "add":
-            queue.add(key, priority)
-            owed.add(key)
-        elif step == "work":
-            found = queue.poll()
-            if found:
-                working.append(found)
-                owed.discard(found)
-        elif working:
-            mine = working.pop(0)
-            if step == "fail":
-                queue.retry(mine, priority)
-                owed.add(mine)
-            queue.done(mine)
-        tenants = Counter(group(one) for one in working if group(one))
-        assert tenants.total() <= 2
-        assert all(count <= 1 for count in tenants.values())
-    for mine in working:
-        queue.done(mine)
-    now += 1000
-    found_at_last = set()
-    while (one := queue.poll()) is not None:
-        found_at_last.add(one)
-        queue.done(one)
-    assert found_at_last == owed
-    now += 1000
-    assert queue.poll() is None
-    assert (len(queue), queue.working) == (0, 0)
 
 
 def test_a_write_for_no_tenant_passes_the_tenants_that_wait() -> None:

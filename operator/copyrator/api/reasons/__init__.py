@@ -75,7 +75,7 @@ KeptReason = NewType("KeptReason", str)
 AnyReason: TypeAlias = Reason | KeptReason
 
 
-def described(kind: Iterable[Reason]) -> str:
+def described(kind: Iterable[str]) -> str:
     """Their words, for the description of a field."""
     *first, last = kind
     return f"{', '.join(first)} or {last}"

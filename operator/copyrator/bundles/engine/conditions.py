@@ -6,16 +6,37 @@ status, which isn't written again.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
-from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
+from copyrator.api.conditions import (
+    ConditionStatus,
+    FurtherCondition,
+    Health,
+    NewConditions,
+    ReadyCondition,
+    build_conditions,
+)
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.api.text import times
 from copyrator.bundles.engine.deciding import NOT_RETRIED, DeployReason, has_succeeded
 from copyrator.bundles.engine.gate import Held
-from copyrator.bundles.fields import read_reason
+from copyrator.bundles.fields import bundle_conditions, read_reason
+
+
+def with_conditions(status: BundleStatus, changed: NewConditions, now: datetime) -> BundleStatus:
+    """The status with some conditions replaced; None removes one."""
+    conditions = build_conditions(
+        status.conditions,
+        changed,
+        bundle_conditions(),
+        generation=status.observed_generation or 0,
+        now=now,
+    )
+    return replace(status, conditions=conditions)
 
 
 def short(digest: str | None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from copyrator.api.bundle_spec import BundleSpec, Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition, ReadyCondition
+from copyrator.api.conditions import ConditionType, NewConditions, ReadyCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
@@ -632,9 +632,7 @@ class Feature:
         """The status with what follows from the rest of it; last, before each write."""
         return status
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Its conditions, as part of a status that is written if it changed. Pure."""
         return {}
 

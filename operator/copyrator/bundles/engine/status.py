@@ -24,11 +24,9 @@ from copyrator.api.conditions import (
     FurtherCondition,
     Health,
     ReadyCondition,
-    build_conditions,
     ready_reason,
     suspend,
     suspended_ready,
-    unmanaged_conditions,
 )
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.api.schema import InvalidSpec, merge_patch
@@ -43,6 +41,7 @@ from copyrator.bundles.engine.bundle import (
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature, Features
 from copyrator.bundles.engine.poll import same_rhythm
+from copyrator.bundles.fields import bundle_conditions
 from copyrator.bundles.jobs.restrictions import withheld_condition
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
@@ -150,14 +149,11 @@ class StatusWriter:
         if not self._is_plain(entry):
             for feature in self.features.of(entry, Feature.conditions):
                 further |= feature.conditions(entry, status)
-        conditions = build_conditions(
-            entry.status.conditions,
-            verdict,
-            generation=generation or 0,
-            now=self.context.clock(),
-            further=further,
-        ) + unmanaged_conditions(entry.status.conditions)
-        status = structs.replace(status, conditions=conditions, observed_generation=generation)
+        status = structs.replace(
+            status, conditions=entry.status.conditions, observed_generation=generation
+        )
+        changed = dict.fromkeys(bundle_conditions()) | verdict.conditions | further
+        status = ready_conditions.with_conditions(status, changed, self.context.clock())
         if decided and found.is_failure and (request := entry.request) is not None:
             status = record_failed_request(status, request)
         if not _has_changed(entry.spec, entry.status, status):
@@ -222,14 +218,14 @@ class StatusWriter:
 
     def _further(
         self, entry: BundleEntry, status: BundleStatus, ready: ReadyCondition
-    ) -> tuple[BundleStatus, dict[ConditionType, FurtherCondition | None]]:
+    ) -> tuple[BundleStatus, dict[str, FurtherCondition | None]]:
         """The status with the verdicts of the gates that the Bundle has, and further conditions.
 
         Without features'; one is None that the Bundle doesn't have.
         """
         spec, gates, gated = entry.spec, self.context.gates, False
         kept: tuple[GateStatus, ...] = ()
-        found: dict[ConditionType, FurtherCondition | None] = {}
+        found: dict[str, FurtherCondition | None] = {}
         if isinstance(spec, BundleSpec):
             kept, gated = gates.kept(spec, status.gates), gates.any_of(spec)
             withheld = withheld_condition(self.context.effective(spec))

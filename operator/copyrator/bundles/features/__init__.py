@@ -37,13 +37,14 @@ def load(module: str) -> tuple[ModuleType, ...]:
     """The modules of this name in their folders; each may be left out, but for ``feature``.
 
     - ``feature``: ``FEATURE``, the class with its points.
-    - ``fields``: ``SPEC`` and ``STATUS``, its parts of a Bundle; ``TEXTS``, Enums whose texts stand
-      in many statuses, which share them. Each may be left out.
-    - ``reasons``: ``REASONS`` of Ready and gates, ``EVENTS`` that no condition has, and
-      ``CONDITIONS``, those of conditions of its own. Each may be left out.
+    - ``fields``: ``SPEC`` and ``STATUS``, its parts of a Bundle; ``CONDITIONS`` of its own;
+      ``TEXTS``, Enums whose texts stand in many statuses, which share them. Each may be left out.
+    - ``reasons``: ``REASONS`` of Ready and gates, and ``EVENTS`` that no condition has. Each may be
+      left out.
     - ``gates``: ``GATES``, without what only the operator's process knows.
     - ``defaults``: ``make_policy``, what it makes of the settings for ``BundleDefaults.policies``;
       it may be None.
+    - ``settings``: ``SETTINGS``, its groups of the operator's settings (``settings/options.py``).
     - ``words``: ``WORDS``, what is said of it.
     - ``metrics``: ``METRICS``, the class of what only it counts.
     """

@@ -105,7 +105,7 @@ class HoldingFeature(PlanFeature):
             ApiError: what was planned can't be read.
         """
         plan = self.find_plan(status) if self._is_ours(status) else None
-        if plan is None or self.context.settings.guard_policy is None:
+        if plan is None or self.planning.guard.policy is None:
             return status
         is_deploy = isinstance(plan, PlanStatus)
         if not (isinstance(plan, PlanStatus) and plan.enforced):
@@ -156,7 +156,7 @@ class HoldingFeature(PlanFeature):
         if attempted.guarded:
             rolls_back = await self._write_list(entry, spec, order.job, plan)
             order = replace(order, rolls_back=rolls_back)
-            proof = replace(proof, guard=self.context.settings.guard_policy)
+            proof = replace(proof, guard=self.planning.guard.policy)
         return planned_order(order, sealed, proof)
 
     async def _write_list(
@@ -212,7 +212,7 @@ class HoldingFeature(PlanFeature):
         Raises:
             ApiError: what was planned can't be read now.
         """
-        status, policy = entry.status, self.context.settings.guard_policy
+        status, policy = entry.status, self.planning.guard.policy
         if not self._is_ours(status) or not status.attempted.guarded or policy is None:
             return None
         if not (refusals := find_refusals(error, policy)):

@@ -16,11 +16,13 @@ from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.jobs.redaction import Redactor
 from copyrator.bundles.plans.guard.ends import JobEnds
 from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.bundles.plans.guard.lists import GuardLists, GuardTiming
 from copyrator.bundles.plans.jobs import PlanJobClient
 from copyrator.bundles.plans.queue import PlanQueue
 from copyrator.bundles.plans.record import PlanResult
 from copyrator.bundles.plans.secrets import InputsStore, InventoryStore, PlanStore, ValuesSealer
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.workqueue.isolated import Isolated
 
 Judge = Callable[[BundleEntry, BundleSpec, BundleStatus, PlanResult], Awaitable[BundleStatus]]
@@ -45,12 +47,14 @@ class Planning:
         )
         self.stored = PlanStore(context, self.seals)
         self.inventories = InventoryStore(context.client, self.seals)
-        self.queue = PlanQueue(context, self.all_jobs)
+        settings, own = context.settings, context.settings.of(PlanSettings)
+        self.queue = PlanQueue(context, self.all_jobs, own.max_plan_jobs)
         self.poll_states = parts.of(PollStates)
-        settings, informers = context.settings, context.informers
-        self.enforcement = EnforcementReviewer(context.reviewer, settings, context.monotonic)
+        home, informers = settings.lease_namespace or settings.namespace, context.informers
+        self.guard = guard = Guard(own.guard_policy, home)
+        self.enforcement = EnforcementReviewer(context.reviewer, guard, context.monotonic)
         kept, ends = context.timing.of(GuardTiming).kept, JobEnds(context.client, informers)
-        self.lists = GuardLists(context.client, settings, informers, ends, kept=kept)
+        self.lists = GuardLists(context.client, guard, informers, ends, kept=kept)
         self.judges: list[Judge] = []
         """Are asked about each plan of a next deploy that was made, in this order."""
 

@@ -85,11 +85,12 @@ class _Usage:
 
 
 class PlanQueue:
-    """The plans that are being made, and those that wait, in order."""
+    """The plans that are being made, and those that wait, in order; ``most`` at the same time."""
 
-    def __init__(self, context: Context, jobs: JobClient) -> None:
+    def __init__(self, context: Context, jobs: JobClient, most: int) -> None:
         self._context = context
         self._jobs = jobs
+        self._most = most
         self._waiting: dict[bool, dict[str, dict[Ticket, None]]] = {False: {}, True: {}}
         """By ``gives_way`` and namespace; one whose plan is called or ends goes to the end."""
         self._called: dict[Ticket, bool] = {}
@@ -237,7 +238,7 @@ class PlanQueue:
         return [Ticket(key, purpose) for purpose in self._purposes]
 
     def _usage(self) -> _Usage:
-        usage, now = _Usage(self._context.settings.max_plan_jobs), self._context.clock()
+        usage, now = _Usage(self._most), self._context.clock()
         pending: Counter[str] = Counter()
         giving = {one.job_kind for one in self._purposes if one.gives_way}
         for job in sorted(self._plans(), key=lambda one: (one.created or now, one.name)):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_HOLD, ANN_WITHDRAW
 from copyrator.api.structs import replace
 from copyrator.api.text import (
@@ -26,6 +26,7 @@ from copyrator.api.text import (
     said,
 )
 from copyrator.bundles.features.attest.fields import (
+    ATTESTED,
     PUSH_FAULTS,
     AttestationsStatus,
     AttestState,
@@ -187,7 +188,7 @@ def _obstacle(body: Body, withdrawal: AttestStatus) -> str:
     """Why this withdrawal isn't pushed; empty: it is being pushed."""
     if ANN_DISABLE_AUTOUPDATE in annotations_of(body):
         return f"nothing is pushed while the Bundle has the annotation {ANN_DISABLE_AUTOUPDATE}"
-    attested = parse_status(body).condition(ConditionType.ATTESTED)
+    attested = parse_status(body).condition(ATTESTED)
     what = describe_record(withdrawal)
     message = attested.message or ""
     is_failing = attested.reason in PUSH_FAULTS and message.startswith(what)
@@ -201,7 +202,7 @@ def is_due(body: Body, version: str | None) -> bool:
     """
     status, attest = parse_status(body), (body.get("spec") or {}).get("attest") or {}
     digest = status.deployed.digest
-    attested = status.condition(ConditionType.ATTESTED)
+    attested = status.condition(ATTESTED)
     return (
         bool(attest and digest)
         and parse_duration(str(attest.get("after") or "0s")) == 0

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from copyrator import __version__
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.clouds import ANN_AWS_ROLE, ANN_AZURE_CLIENT, Provider
-from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
+from copyrator.api.conditions import NO_CONDITION, read_conditions
 from copyrator.api.names import LABEL_BUNDLE, LABEL_JOB_KIND
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.schema import InvalidSpec, SpecError
@@ -22,20 +21,25 @@ from copyrator.api.text import count, first_of, said
 from copyrator.api.verify import refs_of
 from copyrator.bundles.engine.context import defaults_of
 from copyrator.bundles.evidence.key_files import files_of
-from copyrator.bundles.features.attest.fields import OPERATORS_KEY, AttestSpec
+from copyrator.bundles.features.approval.settings import ApprovalSettings
+from copyrator.bundles.features.attest.fields import ATTESTED, OPERATORS_KEY, AttestSpec
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.login.identity import identity_of
 from copyrator.bundles.features.promotion.fields import PromotionSpec
+from copyrator.bundles.features.signatures.fields import VERIFIED
 from copyrator.bundles.features.signatures.policy import (
     CONFIG_MAP,
     REQUIRED,
     policy_in,
     read_requirement,
 )
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.bundles.jobs.pod import JobKind
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 from copyrator.bundles.plans.guard.enforcement import find_fault
+from copyrator.bundles.plans.guard.listing import Guard
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.cli.bundles.clouds import shown_annotations
 from copyrator.cli.bundles.resolve import attesters_of, read_files
 from copyrator.cli.core.installation import Installation, allowed
@@ -79,9 +83,8 @@ async def signatures(
 
 def _runs(bundles: Sequence[Body]) -> Check:
     """The Bundles that run a version that isn't trusted."""
-    kind = ConditionType.VERIFIED
-    false = (body for body in bundles if read_conditions(body).get(kind, NO_CONDITION).is_false)
-    untrusted = sorted(str(name_of(body)) for body in false)
+    found = ((body, read_conditions(body).get(VERIFIED, NO_CONDITION)) for body in bundles)
+    untrusted = sorted(str(name_of(body)) for body, verified in found if verified.is_false)
     if not untrusted:
         return Check(WHAT, True, "no running version is untrusted")
     runs = "runs a version that isn't" if len(untrusted) == 1 else "run versions that aren't"
@@ -99,7 +102,7 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
         for ref in {ref for entry in policy.entries for ref in refs_of(entry.any_of)}:
             contents[ref] = await read_files(client, home, ref)
     except errors.NotFound:
-        if installation.settings.require_signature_policy:
+        if installation.settings.of(SignaturesSettings).require_signature_policy:
             return Check(WHAT, False, f"{where} {REQUIRED}: nothing new is deployed")
         said = "no policy of the operator: only spec.verify of Bundles requires signatures"
         return Check(WHAT, True, said)
@@ -153,15 +156,20 @@ GUARD: Final = "Enforced plans"
 @tried(GUARD)
 async def guard(client: KubeClient, installation: Installation) -> Check:
     """The policy by which the API server refuses what isn't approved."""
-    settings = installation.settings
+    found = Guard(installation.settings.of(PlanSettings).guard_policy, installation.namespace)
     consequence = "plans aren't enforced, so OnRisk asks for each; see docs/approval.md"
-    if settings.guard_policy is None:
+    if found.policy is None:
         said = "the operator has no policy for it (bundles.guard.enabled of the chart)"
         return Check(GUARD, None, f"{said}: {consequence}")
-    at_home = replace(settings, lease_namespace=installation.namespace)
-    if fault := await find_fault(client, at_home):
+    if fault := await find_fault(client, found):
         return Check(GUARD, None, f"{fault}: {consequence}")
-    return Check(GUARD, True, f"{settings.guard_policy} refuses what isn't approved")
+    return Check(GUARD, True, f"{found.policy} refuses what isn't approved")
+
+
+def needs_approval(installation: Installation, bundles: Sequence[Body]) -> bool:
+    """Whether deploys are approved, by the settings or by a Bundle's spec."""
+    is_required = bool(installation.settings.of(ApprovalSettings).require_approval)
+    return is_required or any(map(asks_for_approval, bundles))
 
 
 def asks_for_approval(body: Body) -> bool:
@@ -371,7 +379,7 @@ async def _key_fault(client: KubeClient, installation: Installation, spec: Bundl
 
 def _push_fault(body: Body) -> str:
     """Why a Bundle's statement isn't in the registry; empty where it is, or was withdrawn."""
-    found = read_conditions(body).get(ConditionType.ATTESTED, NO_CONDITION)
+    found = read_conditions(body).get(ATTESTED, NO_CONDITION)
     if not found.is_false or found.reason == AttestReason.ATTESTATION_WITHDRAWN:
         return ""
     return f"{said(found.reason)}: {said(found.message, 512)}"

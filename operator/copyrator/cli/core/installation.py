@@ -18,7 +18,8 @@ from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
 from copyrator.kube.watch.reflector import name_of
-from copyrator.settings.config import KNOWN_KINDS, Settings, from_options, parameters
+from copyrator.runtime.flags import parameters, parse
+from copyrator.settings.config import KNOWN_KINDS, Settings
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -184,21 +185,10 @@ def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
         option.envvar = None
         if isinstance(variable, str) and variable in variables and option.expose_value:
             option.default = variables[variable]
-
-    def collect(**values: Any) -> Settings:
-        return from_options(values)
-
-    command = click.Command("copyrator", callback=collect, params=found)
     try:
-        settings = command.main(
-            args=[word for word in arguments if word != "run"],
-            prog_name="copyrator",
-            standalone_mode=False,
-        )
+        return parse(found, [word for word in arguments if word != "run"])
     except click.ClickException:
         return Settings(namespace=variables.get("NAMESPACE", namespace))
-    assert isinstance(settings, Settings)
-    return settings
 
 
 async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) -> str | None:

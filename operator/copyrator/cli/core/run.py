@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from copyrator.settings import config
+from copyrator.runtime import flags
 
 OUTSIDE = "--run-outside-cluster"
 """The role-binding controller's flag; alone it selects the operator."""
@@ -80,7 +80,7 @@ def _flags() -> dict[str, bool]:
     """The long flags of `run`, and whether each is a switch."""
     return {
         flag: isinstance(option, click.Option) and option.is_flag
-        for option in config.parameters()
+        for option in flags.parameters()
         for flag in (*option.opts, *option.secondary_opts)
     }
 
@@ -92,8 +92,7 @@ class _Run(click.Command):
         return super().parse_args(ctx, run_arguments(args))
 
 
-@click.command(cls=_Run)
-@config.options
+@click.command(cls=_Run, params=flags.parameters())
 def run(**values: Any) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
@@ -102,4 +101,4 @@ def run(**values: Any) -> None:
     gc.enable()  # see main
     from copyrator.runtime import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
 
-    raise SystemExit(supervisor.run(config.from_options(values)))
+    raise SystemExit(supervisor.run(flags.from_options(values)))

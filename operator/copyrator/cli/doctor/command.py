@@ -72,8 +72,7 @@ async def doctor(target: Target, home: str | None, shape: Format | None) -> None
         served = all(check.good for check in crds)
         there, denied = await _listed(client, installation) if served else ({}, [])
         bundles = there.get("bundles")
-        asked = any(map(checks.asks_for_approval, bundles or ()))
-        plans = served and (asked or bool(installation.settings.require_approval))
+        plans = served and checks.needs_approval(installation, bundles or ())
         found += [check async for check in _permissions(client, installation, plans=plans)]
         found.append(await _hash_key(client, installation))
         found.append(await marks_policy(client, installation))

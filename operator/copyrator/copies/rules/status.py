@@ -16,17 +16,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.conditions import (
-    ConditionType,
-    Health,
-    ReadyCondition,
-    ready_reason,
-)
+from copyrator.api.conditions import ConditionType, Health, ReadyCondition, ready_reason
 from copyrator.api.keys import CopyKey
 from copyrator.api.reasons import KeptReason
 from copyrator.api.reasons.rules import FailureReason, RuleEvent, RuleReason
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.api.rule_status import (
+    FIELDS_DROPPED,
     NO_STATUS,
     Failure,
     RuleFacts,
@@ -124,7 +120,7 @@ async def write_status(
         else:
             context.reports.forget_state(_ref(rule))
             context.recorder.record(_ref(rule), condition.reason, condition.message)
-    for kind in (ConditionType.CERTIFICATE_EXPIRING, ConditionType.FIELDS_DROPPED):
+    for kind in (ConditionType.CERTIFICATE_EXPIRING, FIELDS_DROPPED):
         _record_warning(context, rule, kind, known)
 
 
@@ -171,9 +167,7 @@ def _unconfirmed(state: RuleState, rule: Rule, condition: ReadyCondition) -> Unc
     return rule.status.unconfirmed or (UnconfirmedEdit(last) if last else None)
 
 
-def _record_warning(
-    context: CopyContext, rule: Rule, kind: ConditionType, known: RuleStatus
-) -> None:
+def _record_warning(context: CopyContext, rule: Rule, kind: str, known: RuleStatus) -> None:
     """Record an Event when a condition becomes True, and when what it says changes.
 
     Such as when a certificate enters its warning period, and when it ends.

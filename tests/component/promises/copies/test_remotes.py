@@ -7,7 +7,7 @@ import json
 
 import pytest
 from aiohttp import web
-from tests.component.copies.conftest import Operator, make_rule, reason
+from tests.component.copies.conftest import Operator, make_rule, ready_of, reason
 from tests.component.copies.fake_cluster import FakeCluster
 from tests.component.copies.test_remote_sources import (
     HUB,
@@ -16,7 +16,6 @@ from tests.component.copies.test_remote_sources import (
     data,
     pulled,
     pulling,
-    ready,
 )
 from tests.component.kube.fake_api import error, until
 
@@ -116,7 +115,7 @@ async def test_a_list_that_takes_longer_than_its_limit_is_a_lost_list(
     hub.cut_watches()
 
     await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "it is lost")
-    assert "its list takes more than 0.3 s" in ready(cluster, "pull")["message"]
+    assert "its list takes more than 0.3 s" in ready_of(cluster, "pull")["message"]
     await operator.settled()
     assert len(cluster.copies("configmaps", "motd")) == 2
 

@@ -10,8 +10,6 @@ from tests.e2e.cli.plans.planned import Planned
 from tests.e2e.installation import install, uninstall
 from tests.e2e.vanishing import vanish
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}"
-
 
 @pytest.fixture(scope="module")
 def desk(cluster):
@@ -54,24 +52,9 @@ def planned(shared):
 @pytest.fixture
 def user(planned, word):
     """Makes a user with rules of the Bundle's namespace."""
-    made = []
 
     def make(*rules):
-        base = RBAC.format(planned.team.namespace)
-        planned.team.api.create(f"{base}/roles", {"metadata": {"name": word}, "rules": rules})
-        made.append(f"{base}/roles/{word}")
-        body = {
-            "metadata": {"name": word},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": word},
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"user-{word}"}
-            ],
-        }
-        planned.team.api.create(f"{base}/rolebindings", body)
-        made.append(f"{base}/rolebindings/{word}")
-        config = planned.stage.cluster.kubeconfig_for_user(f"user-{word}", [])
-        return replace(planned, stage=replace(planned.stage, admin=config))
+        planned.stage.grant(f"user-{word}", *rules, namespace=planned.team.namespace)
+        return replace(planned, stage=planned.stage.as_user(f"user-{word}"))
 
-    yield make
-    for path in made:
-        planned.team.api.delete(path)
+    return make

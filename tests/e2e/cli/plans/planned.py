@@ -4,19 +4,15 @@ No operator runs: what it does with a decision or a request, a test does as admi
 """
 
 import base64
-import os
-import pty
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.cli.conftest import Stage, in_environment
-from tests.e2e.forked import Forked
+from tests.e2e.cli.conftest import Stage
 from tests.e2e.operator_process import until
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -194,52 +190,3 @@ class Planned:
             self.write_status(plan, waits=False)
 
         return act
-
-
-@dataclass
-class Terminal:
-    """A command on a terminal of its own, on which answers are typed."""
-
-    fd: int
-    process: Forked
-    output: str = ""
-
-    def read_until(self, text: str) -> None:
-        """Read what is printed until it has a text."""
-        while text not in self.output:
-            more = self._read()
-            assert more, f"no {text!r} in:\n{self.output}"
-
-    def types(self, answer: str) -> int:
-        """Answer; return the exit code."""
-        os.write(self.fd, f"{answer}\n".encode())
-        while self._read():
-            pass
-        return self.process.wait(60)
-
-    def _read(self) -> bool:
-        try:
-            raw = os.read(self.fd, 65536)
-        except OSError:  # EIO: the other side is closed
-            return False
-        self.output += raw.decode().replace("\r\n", "\n")
-        return bool(raw)
-
-
-@contextmanager
-def terminal(stage: Stage, command: str, admin: Path | None = None) -> Iterator[Terminal]:
-    """Type a command in a terminal of 80 columns."""
-    ours, theirs = pty.openpty()
-    environment = {**in_environment(stage), "COLUMNS": "80", "TERM": "xterm"}
-    if admin is not None:
-        environment["KUBECONFIG"] = str(admin)
-    typed = ("copyrator", *command.split())
-    process = Forked(typed, environment, Path(os.ttyname(theirs)))
-    os.close(theirs)
-    try:
-        yield Terminal(ours, process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        os.close(ours)

@@ -1,50 +1,21 @@
 """Plans as users ask for them and decide, with the operator that makes and deploys them."""
 
-from collections.abc import Iterator
-
-import pytest
-from tests.e2e.cli.conftest import ROOT, Stage, plainly, staged
+from tests.e2e.cli.conftest import ROOT, Stage, plainly
 from tests.e2e.installation import BUNDLES
 from tests.e2e.operator_process import until
 
-from localcluster import Cluster
 from localcluster.bundle import push
 
 
-@pytest.fixture(scope="module")
-def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with staged(cluster, log, {}, {}) as found:
-        yield found
-
-
 def bundle(stage: Stage, name: str, **spec: object) -> str:
-    repository = f"team/{stage.apps}-{name}"
     release(stage, name, "1.0.0")
-    stage.apply(
-        {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": name, "namespace": stage.apps},
-            "spec": {
-                "registry": stage.cluster.registry,
-                "repo": repository,
-                "version": "1.*",
-                "insecure": True,
-                **spec,
-            },
-        }
-    )
+    stage.apply(stage.bundle(name, f"team/{stage.apps}-{name}", **spec))
     return f"{stage.apps}/{name}"
 
 
 def release(stage: Stage, name: str, tag: str) -> None:
     repository = f"team/{stage.apps}-{name}"
     push(ROOT / "examples" / "charts" / "hello", stage.cluster.registry, repository, tag)
-
-
-def status(stage: Stage, name: str) -> dict:
-    return stage.api.get(f"{BUNDLES.format(stage.apps)}/{name}").get("status") or {}
 
 
 def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
@@ -58,22 +29,22 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     assert stage.types(f"history bundle {shop}").count("admin") == 1
 
     release(stage, "shop", "1.1.0")
-    until(lambda: status(stage, "shop").get("plan", {}).get("version") == "1.1.0", "planned")
-    until(lambda: status(stage, "shop")["plan"]["outcome"] == "Planned", "planned")
+    until(lambda: stage.status("shop").get("plan", {}).get("version") == "1.1.0", "planned")
+    until(lambda: stage.status("shop")["plan"]["outcome"] == "Planned", "planned")
     stage.types(f"reject bundle {shop} --yes")
     said = stage.types(f"why {shop}")
     assert "approval: refused, PlanRejected: plan " in plainly(said)
-    before = status(stage, "shop")["plan"]
+    before = stage.status("shop")["plan"]
     said = plainly(stage.types(f"plan bundle {shop} --refresh", code=2))
     assert "update ConfigMap - shop\n" in said
     assert "+ version: 1.1.0\n" in said
-    after = status(stage, "shop")["plan"]
+    after = stage.status("shop")["plan"]
     assert after["number"] == before["number"] + 1
     assert after["id"] != before["id"], "a rejected plan's ID doesn't return"
     stage.types(f"reject bundle {shop} --yes")
     # Approved after all: both decisions are removed first.
     stage.types(f"approve bundle {shop} --yes")
-    until(lambda: status(stage, "shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed")
+    until(lambda: stage.status("shop")["deploy"]["version"] == "1.1.0", "1.1.0 is deployed")
 
 
 def test_any_version_can_be_planned_and_isnt_deployed(stage: Stage) -> None:
@@ -95,6 +66,6 @@ def test_any_version_can_be_planned_and_isnt_deployed(stage: Stage) -> None:
     assert "has no plan" in stage.types(f"approve bundle {name} --yes", code=1)
     configmaps = stage.api.get(f"/api/v1/namespaces/{stage.apps}/configmaps")["items"]
     assert "any" not in [one["metadata"]["name"] for one in configmaps]
-    found = status(stage, "any")
+    found = stage.status("any")
     assert "plan" not in found or "outcome" not in found["plan"]
     assert "deployed" not in found

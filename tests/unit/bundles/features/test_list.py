@@ -11,6 +11,7 @@ import pytest
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.gate import load_gates
 from copyrator.bundles.features import FEATURES
+from copyrator.bundles.fields import bundle_conditions
 from copyrator.bundles.words import Words, load_words
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -39,6 +40,14 @@ def test_versions_are_judged_before_the_moment() -> None:
     assert [gate.name for gate in gates.version] == ORDER[:6]
 
 
+def test_conditions_are_written_in_the_order_in_which_they_are_stored() -> None:
+    """In another one each status would be written anew after an update of the operator."""
+    assert list(bundle_conditions()) == [
+        *("Ready", "Reconciling", "Stalled", "UpdatePending", "Verified", "Drifted", "Healthy"),
+        *("Attested", "AsApproved", "SettingsWithheld", "CertificateExpiring"),
+    ]
+
+
 def test_the_architecture_names_each_feature() -> None:
     assert [name for name in FEATURES if f"`{name}`" not in PAGE] == []
 
@@ -63,6 +72,7 @@ def is_point(name: str, what: object) -> bool:
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 def test_its_code_is_the_toys(code: str) -> None:
-    files = (TOY / f"{name}.py" for name in ("fields", "gates", "metrics", "feature"))
+    names = ("fields", "gates", "settings", "metrics", "feature")
+    files = (TOY / f"{name}.py" for name in names)
     rest = iter([line.strip() for file in files for line in file.read_text().splitlines()])
     assert all(line.strip() in rest for line in filter(None, code.splitlines())), code

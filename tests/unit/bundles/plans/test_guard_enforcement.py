@@ -10,9 +10,9 @@ import pytest
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.features.cluster.fields import ClusterSpec
 from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
-from copyrator.settings.config import Settings
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 
@@ -36,8 +36,9 @@ def client() -> Client:
 
 @pytest.fixture
 def reviewer(client: Client) -> EnforcementReviewer:
-    settings = Settings(guard_policy="guard")
-    return EnforcementReviewer(cast("KubeClient", client), settings, lambda: client.at)
+    return EnforcementReviewer(
+        cast("KubeClient", client), Guard("guard", "default"), lambda: client.at
+    )
 
 
 @pytest.mark.promise

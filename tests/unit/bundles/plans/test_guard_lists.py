@@ -12,7 +12,7 @@ import pytest
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.plans.guard.listing import GuardedUninstall
+from copyrator.bundles.plans.guard.listing import Guard, GuardedUninstall
 from copyrator.bundles.plans.guard.lists import GuardLists, StoredLists, read_page
 
 KEPT = 60.0
@@ -63,9 +63,8 @@ async def test_a_list_that_is_written_anew_as_its_removal_begins_stays(
     store: dict[ObjectName, StoredLists | None] = {ObjectName("home", "guard.1"): read_page(body)}
     watch = SimpleNamespace(store=store, synced=True, release=lambda: None)
     informers: Any = SimpleNamespace(acquire=lambda *_: watch)
-    settings: Any = SimpleNamespace(guard_policy="guard", lease_namespace="home")
     jobs, again = Ended(), asyncio.Event()
-    lists = GuardLists(client, settings, informers, jobs, kept=KEPT)
+    lists = GuardLists(client, Guard("guard", "home"), informers, jobs, kept=KEPT)
     lists.start()
     loop.call_later(KEPT / 2, again.set)
     jobs.job_changed(None)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from tests.builders.bundles import known
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.bundles.plans.fields import PlanDecision
@@ -18,20 +19,35 @@ NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 WAITS = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval", "message": "look"}
 
 
+LATER = "2026-01-03T12:00:00Z"
+
+
 def bundle(plan: Any = PLAN, mode: str = "Always", **status: Any) -> dict[str, Any]:
-    found = {"conditions": [WAITS], "plan": plan, **status}
-    return {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": {"registry": "r.example.com", "repo": "shop", "approval": {"mode": mode}},
-        "status": found,
-    }
+    return known({"approval": {"mode": mode}}, **{"conditions": [WAITS], "plan": plan, **status})
 
 
 @pytest.mark.parametrize(
     ("plan", "mode", "conditions", "message"),
     [
         (None, "Always", [], "bundle apps/shop has no plan. Plans are made where"),
-        ({"outcome": "Running"}, "Always", [], "is being made by the Job"),
+        (
+            {"outcome": "Running"},
+            "Always",
+            [],
+            "of 1.2.0 is being made by the Job shop-plan-1, sin",
+        ),
+        (
+            {
+                "outcome": "Failed",
+                "reason": "PlanFailed",
+                "message": "no luck",
+                "nextRetryAt": LATER,
+            },
+            *("Always", []),
+            "of 1.2.0 failed: PlanFailed: no luck; made again in 24h; werf's log: ",
+        ),
+        ({"id": None}, "Always", [], "has a plan without an ID in its status"),
+        ({"expiresAt": "2026-01-01T12:00:00Z"}, "Always", [], f"plan {'a' * 32} expired 24h ago"),
         ({"decision": "Approved", "by": "ann"}, "Always", [], "was approved by ann already"),
         ({"decision": "Rejected", "by": "ann"}, "Always", [], None),  # people change their minds
         ({}, "Never", [], "spec.approval.mode is Never; there is nothing to decide"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.builders.bundles import known
 from tests.unit.cli.bundles.test_permissions import spec_of, view_of
 
 from copyrator.bundles.features.approval.words import permission_summary
@@ -42,11 +43,7 @@ PLAN = {"job": "p", "outcome": "Planned", "madeAt": "2026-01-02T11:55:00Z", "cou
 
 
 def bundle(**plan: Any) -> Body:
-    return {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": {"registry": "r.example.com", "repo": "shop", "project_namespace": "live"},
-        "status": {"plan": {**PLAN, **plan}},
-    }
+    return known({"project_namespace": "live"}, plan={**PLAN, **plan})
 
 
 def test_refusals_of_the_account_are_used_and_no_content() -> None:

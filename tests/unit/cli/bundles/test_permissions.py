@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import given
+from tests.builders.bundles import known
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles.jobs.rights import VERBS
@@ -29,11 +30,7 @@ PLAN = {
 
 
 def bundle(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": {"registry": "r.example.com", "repo": "shop", "project_namespace": "live"},
-        "status": {"plan": plan, **status},
-    }
+    return known({"project_namespace": "live"}, plan=plan, **status)
 
 
 def view_of(body: Mapping[str, Any]) -> BundleView:

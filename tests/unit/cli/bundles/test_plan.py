@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
+from tests.builders.bundles import known
 
 from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.plans.fields import PlanStatus
@@ -59,13 +60,12 @@ PLAN = {
     "risky": [RISK],
     "riskyOperations": 1,
 }
-NOTHING: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize(
     ("plan", "operations", "lines"),
     [
-        (NOTHING, SECRETS, []),
+        ({}, SECRETS, []),
         ({"unbound": [LOOKUP], "hidden": 1}, SECRETS, []),
         ({"bound": True, "hidden": 0}, (), []),
         (
@@ -120,18 +120,13 @@ def test_what_is_said_first_of_a_plan(plan, operations, lines):
 
 def test_of_a_preview_secrets_are_counted_where_it_isnt_judged_whether_it_is_bound():
     lines = ["Hidden from the diff: the contents of 2 Secrets"]
-    assert list(first_lines(PreviewPlan.parse(NOTHING), PlanLog(SECRETS))) == lines
+    assert list(first_lines(PreviewPlan.parse({}), PlanLog(SECRETS))) == lines
     found = document(PlanView(view(preview=PLAN), PlanLog(SECRETS), is_preview=True))
     assert (found["hiddenSecrets"], found["plan"].get("bound")) == (2, None)
 
 
 def view(**status: Any) -> BundleView:
-    body = {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": status,
-    }
-    return BundleView(body, NOW)
+    return BundleView(known(**status), NOW)
 
 
 @pytest.mark.parametrize("is_preview", [False, True])
@@ -140,15 +135,7 @@ def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
     show(PlanView(found, PlanLog(SECRETS, "what werf printed"), is_preview))
     printed = capsys.readouterr().out
     assert printed.startswith("Contents aren't bound: ")
-    parts = (
-        LOOKUP,
-        "2 Secrets",
-        "2 objects",
-        "Risky:\n",
-        "\nBundle:",
-        "OPERATION",
-        "what werf printed",
-    )
+    parts = (LOOKUP, *("2 Secrets", "2 objects", "Risky:\n", "\nBundle:", "OPERATION", "what werf"))
     places = [printed.index(part) for part in parts]
     assert places == sorted(places)
     assert "Contents:      not bound: " in printed
@@ -196,12 +183,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, log: PlanLog, **change
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "80")
     plan = {"outcome": "Planned", "job": "shop-plan-1", "operations": 2, "riskyOperations": 1}
-    body = {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": {},
-        "status": {"plan": plan | {"risky": [str(OPERATIONS[1])]} | changes},
-    }
-    show(PlanView(BundleView(body, NOW), log))
+    show(PlanView(view(plan=plan | {"risky": [str(OPERATIONS[1])]} | changes), log))
     return Text.from_ansi(capsys.readouterr().out).plain
 
 
@@ -238,8 +220,7 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
     assert "werf.io/version" not in said
     hint = "Not shown: 1 line of the bundle's download, werf's version and managedFields"
     assert f"{hint}; with them: copyrator plan bundle apps/shop --whole" in " ".join(said.split())
-    body = {"metadata": {"namespace": "apps", "name": "shop", "uid": "u"}, "status": {}}
-    found = PlanView(BundleView(body, NOW), PlanLog(OPERATIONS, diff))
+    found = PlanView(view(), PlanLog(OPERATIONS, diff))
     show(found, whole=True)
     said = capsys.readouterr().out
     assert "werf.io/version: v2.67.0" in said
@@ -262,7 +243,7 @@ def test_more_marks_than_risky_operations_are_explained(monkeypatch, capsys):
         assert ("More are marked as risky than the operator counts" in said) is explained
 
 
-ENV = {"registry": "r", "repo": "a", "env": {"KUBECONFIG": "/x", "WERF_ENV": "dev"}}
+ENV = {"env": {"KUBECONFIG": "/x", "WERF_ENV": "dev"}}
 NOTE = "Note:          planned without spec.env[KUBECONFIG], which the deploy gets\n"
 WITHHELD = [{"type": "SettingsWithheld", "status": "True"}]
 
@@ -273,7 +254,7 @@ WITHHELD = [{"type": "SettingsWithheld", "status": "True"}]
         (ENV, [], False, True),
         (ENV, WITHHELD, False, False),
         (ENV | {"approval": {"mode": "Always"}}, [], False, False),
-        (ENV | {"env": {"WERF_ENV": "dev"}}, [], False, False),
+        ({"env": {"WERF_ENV": "dev"}}, [], False, False),
         (ENV, [], True, True),
     ],
 )
@@ -282,11 +263,8 @@ def test_what_a_plan_leaves_out_and_the_deploy_gets_is_named(
 ):
     plan = {"outcome": "Planned", "job": "shop-plan-1", "operations": 2}
     message = NOTE.partition(":")[2].strip()  # the operator's, of a preview
-    body = {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
-        "spec": spec,
-        "status": {"plan": plan, "preview": plan | {"message": message}, "conditions": conditions},
-    }
+    status = {"plan": plan, "preview": plan | {"message": message}, "conditions": conditions}
+    body = known(spec, **status)
     show(PlanView(BundleView(body, NOW), PlanLog(OPERATIONS, ""), is_preview))
     assert (NOTE in capsys.readouterr().out) is expected
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.builders.bundles import known
 from tests.replacing import replace
 
 from copyrator.bundles.fields import parse_status
@@ -21,6 +22,7 @@ from copyrator.cli.bundles.plan_log import (
     agreed_drift,
     ended_pod,
     nonce_of,
+    release_namespace,
     remove_no_errors,
 )
 from copyrator.cli.view.bundle import BundleView
@@ -154,6 +156,19 @@ def test_a_namespace_that_werf_will_create_is_shown_too():
     found = agreed(PLAN, counted, "apps")
     assert found == effects(PLAN, "apps")
     assert operation("create ::Namespace:apps") in found
+
+
+@pytest.mark.parametrize(
+    ("spec", "namespace"),
+    [
+        ({}, "apps"),
+        ({"project_namespace": "prod"}, "prod"),
+        ({"project_namespace": "prod", "repo": 1}, "apps"),
+    ],
+    ids=["its own", "another", "an invalid spec"],
+)
+def test_the_namespace_of_a_release(spec, namespace):
+    assert release_namespace(known(spec)) == namespace
 
 
 def shown(risky, number, **log):

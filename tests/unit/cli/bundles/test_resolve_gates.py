@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from tests.unit.cli.fake_server import FakeServer
 from tests.unit.signatures.making import key, public_pem
 
 from copyrator.api.keys import BundleKey
@@ -17,7 +18,6 @@ from copyrator.cli.bundles.resolve import BundleGates, _read
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import Installation
 from copyrator.kube import errors
-from copyrator.kube.resources import Resource
 from copyrator.settings.config import Settings
 from copyrator.signatures.model import DeployedEvidence, DeployedStatement
 
@@ -51,23 +51,12 @@ def bundle(
     return {"metadata": metadata, "spec": spec, "status": {"deployed": there, **(status or {})}}
 
 
-class Server:
-    """Objects by kind and name; what is an error is raised."""
-
-    def __init__(self, **objects: Any) -> None:
-        self.objects = objects
-
-    async def get(self, resource: Resource, _namespace: str | None, name: str) -> Any:
-        found = self.objects.get(f"{resource.plural}_{name}".replace("-", "_"))
-        if found is None:
-            raise errors.NotFound("no")
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
 def gates(shop: dict[str, Any], **objects: Any) -> BundleGates:
-    server = Server(bundles_shop=shop, leases_copyrator=LEASE, **objects)
+    """``configmaps_keys``: the ConfigMap keys."""
+    named = {"bundles_shop": shop, "leases_copyrator": LEASE, **objects}
+    server = FakeServer(
+        {key.replace("_", "/", 1).replace("_", "-"): found for key, found in named.items()}
+    )
     installation = Installation(settings=Settings(), namespace="op")
     return asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
 
@@ -116,10 +105,7 @@ def test_the_soak_in_the_other_bundle_is_judged(since: int, state: str) -> None:
 def test_a_soak_is_not_judged_where_something_cannot_be_read(
     objects: dict[str, Any], said: str
 ) -> None:
-    objects = {"leases_copyrator": LEASE, "bundles_staging": staging(9999), **objects}
-    server = Server(bundles_shop=bundle(**PROMOTED), **objects)
-    installation = Installation(settings=Settings(), namespace="op")
-    found = asyncio.run(_read(cast("Any", server), installation, BundleKey("team", "shop")))
+    found = gates(bundle(**PROMOTED), **{"bundles_staging": staging(9999), **objects})
     state, _, message = rows(found)["promotion"]
     assert state == "NotJudged"
     assert said in message

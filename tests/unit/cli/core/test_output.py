@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.text import Text
+from tests.builders.bundles import known
 
 from copyrator.api.text import MOST, Detail, printable, said
 from copyrator.cli.core.faults import Fault
@@ -97,11 +98,9 @@ def test_a_name_is_what_kubectl_prints_and_takes(version, kind, name):
 
 
 def bundle(**status):
-    return {
-        "metadata": {"name": "checkout-service", "namespace": "payments-production"},
-        "spec": {"registry": "r.example.com", "repo": "team/app"},
-        "status": status,
-    }
+    body = known(name="checkout-service", **status)
+    body["metadata"]["namespace"] = "payments-production"
+    return body
 
 
 FAILING = {

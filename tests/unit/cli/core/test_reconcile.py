@@ -1,14 +1,20 @@
 """`copyrator reconcile` ends at once where a request waits for a gate."""
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 
+from copyrator.cli import cli
 from copyrator.cli.core import reconcile, waiting
 from copyrator.cli.core.cluster import Target
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import ObjectReference
 
 
@@ -29,6 +35,7 @@ def bundle(ready: tuple[str, str], update: tuple[str, str, str], **status: str) 
 APPROVAL = ("True", "AwaitingApproval", "Gate approval: approve it.")
 FROZEN = ("True", "Frozen", "Gate freeze: all namespaces are frozen: holidays")
 DELAYED = {"lastFailedRequest": "now"}
+TERMINAL = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +69,7 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
         return later.pop(0)
 
     monkeypatch.setattr(waiting, "LOOK", 0.0)
-    monkeypatch.setattr(waiting, "sys", SimpleNamespace(stderr=SimpleNamespace(isatty=bool)))
-    monkeypatch.setattr(waiting.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(waiting, "sys", TERMINAL)
     client = cast("Any", SimpleNamespace(get=get))
     found = await waiting.wait(
         client,
@@ -75,9 +81,6 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
     )
     assert found is waits
     assert capsys.readouterr().err.count("Planning: fine") == 1
-
-
-TERMINAL = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
 
 
 async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
@@ -112,6 +115,54 @@ def test_progress_says_its_reason_once_and_is_wrapped(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Deploying 1.0.1")
     assert max(map(len, lines)) <= 80
+
+
+class Server:
+    """An API server with one Bundle, whose states are read one after another."""
+
+    def __init__(self, *states: dict[str, Any]) -> None:
+        self.states = list(states)
+        self.patches: list[dict[str, Any]] = []
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Server]:
+        yield self
+
+    async def get(self, *_: object) -> dict[str, Any]:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    async def patch(self, _what: object, _place: str, _name: str, patch: Any) -> dict[str, Any]:
+        self.patches.append(patch)
+        return self.states[0]
+
+
+SUSPENDED = "Error: bundle apps/shop is suspended; resume it: copyrator resume bundle apps/shop\n"
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["before", "while it waits"])
+def test_a_suspended_bundle_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    works = bundle(("True", "Deployed"), ("False", "UpToDate", ""))
+    states = [works] * 3 * meanwhile + [works | {"spec": {"suspend": True}}]
+    server = Server(*states)
+    monkeypatch.setattr(Target, "connect", lambda _: server.connect())
+    asked = ["reconcile", "bundle", "apps/shop", "--timeout", "5"]
+    result = CliRunner().invoke(cli, asked, env={"COLUMNS": "200"})
+    assert (result.exit_code, result.output) == (1, SUSPENDED)
+    assert len(server.patches) == meanwhile, "nothing is left to be done later"
+
+
+async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    deploys = bundle(("Unknown", "Deploying"), ("True", "Deploying", ""))
+    client = cast("Any", Server(deploys))
+    said = "bundle apps/shop didn't finish within 0.01 s; its status is Deploying: fine"
+    with pytest.raises(Fault, match=said):
+        await waiting.wait(client, "bundles", deploys, 0.01, lambda _: True, busy=lambda _: True)
 
 
 def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch, capsys):

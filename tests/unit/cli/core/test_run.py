@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from copyrator.cli import cli
 from copyrator.cli.core.run import run_arguments
-from copyrator.settings import config
+from copyrator.runtime import flags
 
 IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 ELSEWHERE = {"KUBERNETES_SERVICE_HOST": None}
@@ -19,7 +19,7 @@ def started(monkeypatch):
     from copyrator.runtime import supervisor  # noqa: PLC0415
 
     monkeypatch.setattr(supervisor, "run", lambda settings: seen.append(settings) or 0)
-    for parameter in config.parameters():
+    for parameter in flags.parameters():
         if isinstance(parameter.envvar, str):
             monkeypatch.delenv(parameter.envvar, raising=False)
     return seen

@@ -9,9 +9,11 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from tests.unit.cli.fake_server import FakeServer
 from tests.unit.cli.view.objects_seen import bundle
 
 from copyrator.api.text import format_time
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.cli.bundles.checks import approval_policy, asks_for_approval, signatures
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.doctor.command import is_overlooked, object_faults, wait_reasons
@@ -132,19 +134,8 @@ def public_key() -> str:
 KEYS = {"cosign.pub": public_key()}
 
 
-class Signatures:
-    """Has the ConfigMaps of the operator's namespace, or an error in place of one, and Bundles."""
-
-    def __init__(self, *bundles: dict[str, Any], **objects: Any) -> None:
-        self.bundles = bundles
-        self.objects = {name.replace("_", "-"): value for name, value in objects.items()}
-
-    async def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any]:
-        assert (resource.kind, namespace) == ("ConfigMap", "op")
-        found = self.objects.get(name, errors.NotFound())
-        if isinstance(found, Exception):
-            raise found
-        return {"metadata": {"name": name}, "data": found}
+def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
 
 
 def policy(**fields: Any) -> dict[str, str]:
@@ -159,9 +150,18 @@ def verified(name: str, verified: str) -> dict[str, Any]:
     }
 
 
-def signatures_of(server: Signatures, **settings: Any) -> tuple[bool | None, str]:
+def signatures_of(
+    objects: Any = None, bundles: Any = (), **settings: Any
+) -> tuple[bool | None, str]:
+    """With ConfigMaps of this data, or an error in place of one."""
+    server = FakeServer(
+        {
+            f"configmaps/{name}": data if isinstance(data, Exception) else config_map(name, data)
+            for name, data in (objects or {}).items()
+        }
+    )
     installation = Installation(settings=Settings(namespace="op", **settings), namespace="op")
-    found = asyncio.run(signatures(cast("Any", server), installation, server.bundles))
+    found = asyncio.run(signatures(cast("Any", server), installation, bundles))
     assert found.what == "Signatures"
     return found.good, found.said
 
@@ -176,7 +176,7 @@ WITH = f"ConfigMap op/{NAME}"
         ({}, {}, True, NONE),
         (
             {},
-            {"require_signature_policy": True},
+            {"features": (SignaturesSettings(require_signature_policy=True),)},
             False,
             f"{WITH} {REQUIRED}: nothing new is deployed",
         ),
@@ -225,26 +225,24 @@ WITH = f"ConfigMap op/{NAME}"
     ],
 )  # fmt: skip
 def test_the_policy_is_read_as_the_operator_reads_it(objects, settings, good, said):
-    server = Signatures()
-    server.objects = objects
-    assert signatures_of(server, **settings) == (good, f"{said}; {FINE}")
+    assert signatures_of(objects, **settings) == (good, f"{said}; {FINE}")
 
 
 def test_bundles_that_run_what_isnt_trusted_are_counted_and_some_named():
-    one = Signatures(verified("a", "False"), verified("b", "True"), verified("c", "Unknown"))
-    assert signatures_of(one) == (
+    one = [verified("a", "False"), verified("b", "True"), verified("c", "Unknown")]
+    assert signatures_of(bundles=one) == (
         False,
         f"{NONE}; 1 Bundle runs a version that isn't trusted: team/a",
     )
-    many = Signatures(*(verified(name, "False") for name in "edcba"))
-    assert signatures_of(many) == (
+    many = [verified(name, "False") for name in "edcba"]
+    assert signatures_of(bundles=many) == (
         False,
         f"{NONE}; 5 Bundles run versions that aren't trusted: team/a, team/b, team/c, and 2 more",
     )
 
 
 def test_the_policy_is_judged_where_bundles_may_not_be_listed():
-    server = cast("Any", Signatures())
+    server = cast("Any", FakeServer())
     check = asyncio.run(signatures(server, installed(namespace="op"), None))
     assert (check.good, check.said) == (True, NONE)
 
@@ -256,10 +254,9 @@ def test_keyless_entries_cant_be_judged_where_only_the_operator_has_the_extra(mo
         "trustedRootFrom": {"kind": "ConfigMap", "name": "root"},
     }
     entry = {**ENTRY, "anyOf": [{"cosign": identity}]}
-    server = Signatures()
-    server.objects = {NAME: policy(entries=[entry]), "root": {"root.json": "{}"}}
-    assert signatures_of(server)[0] is False
+    there = {NAME: policy(entries=[entry]), "root": {"root.json": "{}"}}
+    assert signatures_of(there)[0] is False
     monkeypatch.setitem(sys.modules, "sigstore.models", None)
-    good, said = signatures_of(server)
+    good, said = signatures_of(there)
     assert good is None
     assert MISSING in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -21,17 +22,37 @@ from copyrator.kube import errors
 from copyrator.settings.config import Settings
 
 USER = "system:serviceaccount:op:copyrator"
+Asked = dict[str, Any]
 
 
 class Reviewer:
-    """Grants everything but one resource in a namespace."""
+    """Reviews permissions, by a function of what is asked; keeps verb, resource and namespace."""
 
-    def __init__(self, denied: tuple[str, str]) -> None:
-        self.denied = denied
+    def __init__(
+        self, grants: Callable[[Asked], bool], fault: errors.ApiError | None = None
+    ) -> None:
+        self.grants, self.fault = grants, fault
+        self.asked: list[tuple[str, str, str]] = []
 
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
+    async def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> Any:
+        if method != "POST":
+            served = {"resource": "deployments", "responseKind": {"kind": "Deployment"}}
+            version = {"version": "v1", "resources": [{**served, "scope": "Namespaced"}]}
+            apps = {"metadata": {"name": "apps"}, "versions": [version]}
+            return {"items": [apps] if path == "/apis" else []}
+        if self.fault is not None:
+            raise self.fault
         asked = body["spec"]["resourceAttributes"]
-        return {"status": {"allowed": (asked["resource"], asked["namespace"]) != self.denied}}
+        self.asked.append((asked["verb"], asked["resource"], asked["namespace"]))
+        return {"status": {"allowed": self.grants(asked)}}
+
+
+def all_but(resource: str, namespace: str) -> Reviewer:
+    return Reviewer(lambda asked: (asked["resource"], asked["namespace"]) != (resource, namespace))
+
+
+def nothing(_: Asked) -> bool:
+    return False
 
 
 @pytest.mark.parametrize("served", [(), ("team",), ("rules", "team")], ids=str)
@@ -39,24 +60,12 @@ def test_the_signature_policy_is_read_in_the_rules_namespace_whatever_is_served(
     served: tuple[str, ...],
 ) -> None:
     settings = Settings(namespace="rules", watch_namespaces=served, kinds=())
-    server = cast("Any", Reviewer(("configmaps", "rules")))
+    server = cast("Any", all_but("configmaps", "rules"))
     missing = asyncio.run(missing_permissions(server, settings, USER, plans=False))
     assert missing == [
         (f"{verb} configmaps in rules", "install the chart's ClusterRole")
         for verb in ("get", "list", "watch")
     ]
-
-
-class AppsReviewer(Reviewer):
-    """Grants all but Deployments, which it serves in the group apps."""
-
-    async def request(self, method: str, path: str, **options: Any) -> Any:
-        if method == "POST":
-            return await super().request(method, path, **options)
-        served = {"resource": "deployments", "responseKind": {"kind": "Deployment"}}
-        version = {"version": "v1", "resources": [{**served, "scope": "Namespaced"}]}
-        apps = {"metadata": {"name": "apps"}, "versions": [version]}
-        return {"items": [apps] if path == "/apis" else []}
 
 
 @pytest.mark.parametrize(
@@ -74,22 +83,10 @@ class AppsReviewer(Reviewer):
 )
 def test_a_kind_without_its_group_is_named_and_not_the_cluster_role(kind, remedy) -> None:
     settings = Settings(namespace="rules", kinds=(kind,))
-    server = cast("Any", AppsReviewer(("deployments", "")))
+    server = cast("Any", all_but("deployments", ""))
     missing = asyncio.run(missing_permissions(server, settings, USER, plans=False))
     assert missing[0][0] == "get deployments.apps in all namespaces"
     assert {one for _, one in missing} == {remedy}
-
-
-class Deny(Reviewer):
-    """Grants nothing, and lets the caller review only if it is told to."""
-
-    def __init__(self, *, may_review: bool = True) -> None:
-        self.may_review = may_review
-
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
-        if not self.may_review:
-            raise errors.Forbidden("no")
-        return {"status": {"allowed": False}}
 
 
 def installed(user: str | None) -> Installation:
@@ -100,15 +97,20 @@ def installed(user: str | None) -> Installation:
 @pytest.mark.parametrize(
     ("server", "user", "good", "said"),
     [
-        (Reviewer(("x", "")), USER, True, "plans name the permissions"),
+        (all_but("x", ""), USER, True, "plans name the permissions"),
         (
-            Deny(),
+            Reviewer(nothing),
             USER,
             None,
             f"{USER} cannot create subjectaccessreviews.authorization.k8s.io: plans don't name",
         ),
-        (Deny(may_review=False), USER, None, f"can't review those of {USER}: no"),
-        (Deny(), None, None, "the operator's account isn't known"),
+        (
+            Reviewer(nothing, errors.Forbidden("no")),
+            USER,
+            None,
+            f"can't review those of {USER}: no",
+        ),
+        (Reviewer(nothing), None, None, "the operator's account isn't known"),
     ],
 )
 def test_that_it_may_not_review_accounts_is_worth_knowing(
@@ -137,7 +139,7 @@ def test_that_it_may_not_ask_for_consent_is_worth_knowing_where_a_release_is_els
 ) -> None:
     metadata = {"namespace": "apps", "name": "shop"}
     body = {"metadata": metadata, "spec": {"project_namespace": release}}
-    server = cast("Any", Reviewer((denied, "")))
+    server = cast("Any", all_but(denied, ""))
     check = asyncio.run(consent_reviews(server, installed(USER), [body]))
     if good == "":
         assert check is None
@@ -145,27 +147,6 @@ def test_that_it_may_not_ask_for_consent_is_worth_knowing_where_a_release_is_els
     assert check is not None
     assert (check.what, check.good) == ("Consent reviews", good)
     assert check.said.startswith(said)
-
-
-USER = "system:serviceaccount:op:copyrator"
-
-
-class Workloads:
-    """Rules and Bundles, and what an account may do with workloads."""
-
-    def __init__(self, objects: dict[str, list[dict[str, Any]]], granted: set[str]) -> None:
-        self.objects, self.granted = objects, granted
-        self.asked: list[tuple[str, str, str]] = []
-
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
-        asked = body["spec"]["resourceAttributes"]
-        self.asked.append((asked["verb"], asked["resource"], asked["namespace"]))
-        return {"status": {"allowed": asked["verb"] in self.granted}}
-
-
-class NoReviews(Workloads):
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
-        raise errors.Forbidden("no reviews")
 
 
 def object_of(name: str, spec: Any) -> dict[str, Any]:
@@ -183,35 +164,40 @@ PLAIN = [
 
 
 def checks(
-    workloads_of: Workloads, user: str | None = USER, served: tuple[str, ...] = ()
+    server: Reviewer,
+    user: str | None = USER,
+    served: tuple[str, ...] = (),
+    *,
+    bundles: Any = (),
+    rules: Any = (),
 ) -> list[Check]:
     account = user.rpartition(":")[2] if user else None
     settings = Settings(watch_namespaces=served)
     installation = Installation(settings=settings, namespace="op", service_account=account)
+    objects = {"bundles": [*PLAIN, *bundles], "rules": [*PLAIN, *rules]}
 
     async def found() -> list[Check]:
-        client = cast("Any", workloads_of)
-        return [one async for one in workloads(client, installation, workloads_of.objects)]
+        return [one async for one in workloads(cast("Any", server), installation, objects)]
 
     return asyncio.run(found())
 
 
-def workloads_of(*, bundles: Any = (), rules: Any = (), granted: str = "") -> Workloads:
-    objects = {"bundles": [*PLAIN, *bundles], "rules": [*PLAIN, *rules]}
-    return Workloads(objects, set(granted.split()))
+def verbs(granted: str) -> Reviewer:
+    return Reviewer(lambda asked: asked["verb"] in granted.split())
 
 
 def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
-    asked = workloads_of()
-    assert checks(asked) == []
-    assert asked.asked == []
+    server = verbs("")
+    assert checks(server) == []
+    assert server.asked == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "what", "said"),
+    ("objects", "granted", "what", "said"),
     [
         (
-            {"bundles": [WATCHED], "granted": "list"},
+            {"bundles": [WATCHED]},
+            "list",
             "Health of releases",
             (
                 f"Bundle team/shop asks for spec.health, but {USER} cannot watch deployments.apps "
@@ -220,7 +206,8 @@ def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
             ),
         ),
         (
-            {"rules": [LOOKED], "granted": "get"},
+            {"rules": [LOOKED]},
+            "get",
             "Health of rollouts",
             (
                 f"CopyratorRule team/ca asks for spec.rollout.health, but {USER} cannot list "
@@ -229,7 +216,8 @@ def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
             ),
         ),
         (
-            {"rules": [RESTARTED, RESTARTED], "granted": "get list"},
+            {"rules": [RESTARTED, RESTARTED]},
+            "get list",
             "Restarts of rollouts",
             (
                 f"CopyratorRule team/key and 1 more ask for spec.rollout.restart, but {USER} "
@@ -240,21 +228,21 @@ def test_nothing_is_reviewed_where_nobody_asks_for_it() -> None:
     ],
 )
 def test_a_missing_permission_names_who_asks_and_the_switch_of_the_chart(
-    asked: dict[str, Any], what: str, said: str
+    objects: dict[str, Any], granted: str, what: str, said: str
 ) -> None:
-    assert checks(workloads_of(**asked)) == [Check(what, False, said)]
-    (check,) = checks(workloads_of(**asked), user=None)
+    assert checks(verbs(granted), **objects) == [Check(what, False, said)]
+    (check,) = checks(verbs(granted), None, **objects)
     assert check.good is None, "the caller isn't the operator"
-    (check,) = checks(workloads_of(**asked | {"granted": "get list watch patch"}))
+    (check,) = checks(verbs("get list watch patch"), **objects)
     assert check.good
     assert check.said.endswith(f"granted to {USER}")
 
 
 def test_it_is_reviewed_in_each_namespace_that_is_served() -> None:
-    asked = workloads_of(bundles=[WATCHED], granted="list watch")
-    checks(asked, served=("team", "other"))
+    server = verbs("list watch")
+    checks(server, served=("team", "other"), bundles=[WATCHED])
     kinds = ("deployments", "statefulsets", "daemonsets", "jobs")
-    assert asked.asked == [
+    assert server.asked == [
         (verb, kind, scope)
         for scope in ("team", "other")
         for kind in kinds
@@ -263,26 +251,8 @@ def test_it_is_reviewed_in_each_namespace_that_is_served() -> None:
 
 
 def test_that_nobody_may_review_is_said() -> None:
-    (check,) = checks(NoReviews({"bundles": [WATCHED], "rules": []}, set()))
+    (check,) = checks(Reviewer(nothing, errors.Forbidden("no reviews")), bundles=[WATCHED])
     assert (check.good, check.said) == (None, "can't be checked: no reviews")
-
-
-Place = tuple[str, str]
-
-
-class Scopes:
-    """Bundles; it grants wide scopes but those that are `by_name` only."""
-
-    def __init__(self, bundles: list[dict[str, Any]], by_name: set[Place]) -> None:
-        self.bundles = bundles
-        self.by_name = by_name
-        self.asked: list[Place] = []
-
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
-        asked = body["spec"]["resourceAttributes"]
-        place = (asked["resource"], asked["namespace"])
-        self.asked.append(place)
-        return {"status": {"allowed": place not in self.by_name}}
 
 
 def bundle(namespace: str, **spec: Any) -> dict[str, Any]:
@@ -290,9 +260,11 @@ def bundle(namespace: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "app", "namespace": namespace, "uid": namespace}, "spec": spec}
 
 
-def look(scopes: Scopes, **settings: Any) -> tuple[int, list[str], str]:
+def look(
+    server: Reviewer, bundles: list[dict[str, Any]], **settings: Any
+) -> tuple[int, list[str], str]:
     installation = Installation(settings=Settings(**settings), namespace="op")
-    polled = asyncio.run(polled_references(cast("Any", scopes), installation, scopes.bundles))
+    polled = asyncio.run(polled_references(cast("Any", server), installation, bundles))
     return polled.named, sorted(map(str, polled.refs)), polled.sentence("the operator")
 
 
@@ -303,17 +275,17 @@ def many() -> list[dict[str, Any]]:
 
 
 def test_where_all_is_granted_nothing_waits(many: list[dict[str, Any]]) -> None:
-    scopes = Scopes(many, set())
-    named, refs, said = look(scopes)
+    server = all_but("", "")
+    named, refs, said = look(server, many)
     assert (named, refs) == (2 * len(many), [])
     assert said.endswith("referenced by Bundles; edits take effect at once")
-    assert set(scopes.asked) == {("configmaps", ""), ("secrets", "")}
+    assert {asked[1:] for asked in server.asked} == {("configmaps", ""), ("secrets", "")}
 
 
 def test_where_names_are_granted_the_rest_waits_and_the_right_is_named(
     many: list[dict[str, Any]],
 ) -> None:
-    _, refs, said = look(Scopes(many, {("secrets", "")}))
+    _, refs, said = look(all_but("secrets", ""), many)
     assert len(refs) == 11  # one watch is of all ConfigMaps
     assert refs[-1] == f"Secret team-{len(many) - 1}/creds"
     assert said.startswith(f"11 of {2 * len(many)} objects referenced by Bundles have no watch")
@@ -323,14 +295,13 @@ def test_where_names_are_granted_the_rest_waits_and_the_right_is_named(
 
 
 def test_few_bundles_need_no_right_but_by_name() -> None:
-    scopes = Scopes([bundle("team", auth="creds")], {("secrets", "")})
-    assert look(scopes)[1] == []
-    assert scopes.asked == []
+    server = all_but("secrets", "")
+    assert look(server, [bundle("team", auth="creds")])[1] == []
+    assert server.asked == []
 
 
 def test_what_the_operator_does_not_follow_is_not_counted(many: list[dict[str, Any]]) -> None:
     others = [bundle("team", auth="other"), bundle("team", values="a", registry=1)]
-    assert look(Scopes(others, set()), allowed_secrets=("creds",))[0] == 0
+    assert look(all_but("", ""), others, allowed_secrets=("creds",))[0] == 0
     served = ("team-000", "team-001")
-    scopes = Scopes(many, {("secrets", "team-001")})
-    assert look(scopes, watch_namespaces=served)[0] == 4
+    assert look(all_but("secrets", "team-001"), many, watch_namespaces=served)[0] == 4

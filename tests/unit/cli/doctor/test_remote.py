@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
+from tests.unit.cli.fake_server import FakeServer
 from tests.unit.signatures.making import key, private_pem, public_pem
 
 from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
@@ -25,8 +26,6 @@ from copyrator.cli.core.remote import (
     credential,
     kubeconfigs,
 )
-from copyrator.kube import errors
-from copyrator.kube.resources import Resource
 from copyrator.settings.config import Settings
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -99,18 +98,6 @@ def test_a_source_is_named_as_people_write_it() -> None:
     assert KubeconfigRef("hub") == KubeconfigRef("hub", "value")
 
 
-class Server:
-    """Secrets and ConfigMaps by their names."""
-
-    def __init__(self, **objects: Any) -> None:
-        self.objects = objects
-
-    async def get(self, _resource: Resource, _namespace: str | None, name: str) -> Any:
-        if name not in self.objects:
-            raise errors.NotFound("no")
-        return self.objects[name]
-
-
 INSTALLATION = Installation(settings=Settings(), namespace="op")
 
 
@@ -126,14 +113,15 @@ def secret(text: str) -> dict[str, Any]:
 def test_doctor_names_each_kubeconfig_at_fault_once() -> None:
     named = {name: {"kubeConfig": {"secretName": name}} for name in ("hub", "none")}
     rules = [body("a", source=named["hub"]), body("b", source=named["hub"])]
-    server, bundles = Server(hub=secret("users: [S3cret")), [body("shop", **named["none"])]
+    server = FakeServer({"secrets/hub": secret("users: [S3cret")})
+    bundles = [body("shop", **named["none"])]
     found = asyncio.run(kubeconfigs(cast("Any", server), rules, bundles, NOW))
     assert found.good is False
     assert found.said.startswith(
         "Secret team/hub, key value: it isn't valid YAML in line 2; Secret team/none, key value: "
         "there is no such Secret; see: copyrator remote check SECRET"
     )
-    found = asyncio.run(kubeconfigs(cast("Any", Server()), [], [], NOW))
+    found = asyncio.run(kubeconfigs(cast("Any", FakeServer()), [], [], NOW))
     assert (found.good, found.said) == (True, "no rule or Bundle names another cluster")
 
 
@@ -145,8 +133,8 @@ def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() 
     attested = {"type": "Attested", "status": "True", "reason": "Attested", "message": "x"}
     staging["status"] = {"conditions": [attested]}
 
-    def found(**objects: Any) -> tuple[bool | None, str]:
-        server, bundles = cast("Any", Server(**objects)), [shop, staging, body("other")]
+    def found(objects: Any = None) -> tuple[bool | None, str]:
+        server, bundles = cast("Any", FakeServer(objects)), [shop, staging, body("other")]
         check = asyncio.run(attestations(server, INSTALLATION, bundles))
         return check.good, check.said
 
@@ -157,15 +145,15 @@ def test_doctor_names_keys_that_cant_be_used_and_statements_that_arent_pushed() 
     )
     pem = base64.b64encode(private_pem(key("P-384"))).decode()
     there = {
-        "keys": {"data": {"a.pem": public_pem(key("P-256")).decode()}},
-        "attest-key": {"data": {"key.pem": pem}},
+        "configmaps/keys": {"data": {"a.pem": public_pem(key("P-256")).decode()}},
+        "secrets/attest-key": {"data": {"key.pem": pem}},
     }
     fine = (True, "1 Bundle attests, and 1 is promoted by attestations")
-    assert found(**there) == fine
+    assert found(there) == fine
     attested |= {"status": "False", "reason": "AttestationWithdrawn"}
-    assert found(**there) == fine
+    assert found(there) == fine
     attested |= {"reason": "AttestKeyInvalid", "message": "key.pem is a public key"}
-    assert found(**there) == (
+    assert found(there) == (
         False,
         "Bundle team/staging: AttestKeyInvalid: key.pem is a public key",
     )
@@ -175,8 +163,8 @@ def test_doctor_names_the_fault_of_a_key_that_attests_and_nothing_of_it() -> Non
     def found(pushes: dict[str, Any], secret: str = "", **data: bytes) -> tuple[bool | None, str]:
         staging = body("staging", attest={"environment": "staging", **pushes})
         texts = {name: base64.b64encode(content).decode() for name, content in data.items()}
-        there = {secret: {"data": texts}} if secret else {}
-        server = cast("Any", Server(**there))
+        there = {f"secrets/{secret}": {"data": texts}} if secret else {}
+        server = cast("Any", FakeServer(there))
         check = asyncio.run(attestations(server, INSTALLATION, [staging]))
         return check.good, check.said
 

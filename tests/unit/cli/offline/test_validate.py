@@ -17,6 +17,10 @@ TEMPLATE = (
     RULE + "spec:\n  targets: {namespaces: ['*']}\n  template:\n    apiVersion: v1\n"
     "    kind: ConfigMap\n    metadata:\n"
 )
+COMPOSED = (
+    RULE + "spec:\n  targets: {namespaces: ['*']}\n  sources: [{as: hub, kind: Secret, name: h}]\n"
+    "  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata: {name: x}\n"
+)
 SIGNED = BUNDLE + "spec:\n  registry: x\n  repo: a\n  verify:\n    anyOf:\n"
 
 
@@ -110,6 +114,18 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
         (
             TEMPLATE + '      name: "{{ source.name }}"\n',
             "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown variable source;",
+        ),
+        (
+            COMPOSED + '    data: {x: "{{ sources.hubb | b64encode }}"}\n',
+            "stdin:12: CopyratorRule r: spec.template.data.x: unknown field sources.hubb; did you",
+        ),
+        (
+            COMPOSED.replace("name: x", 'name: "{{ sources.hub.metadata.name }}"'),
+            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown variable sources",
+        ),
+        (
+            COMPOSED.replace("kind: Secret", "kind: secrets"),
+            "stdin:7: CopyratorRule r: spec.sources[0].kind: secrets isn't a kind; did you",
         ),
         (
             GOOD.replace("kind: CopyratorRule", "kind: Copyrator"),

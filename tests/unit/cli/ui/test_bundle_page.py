@@ -6,28 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.cli.view.objects_seen import PLAN, bundle, seen
 
 from copyrator.api.keys import ObjectName
-from copyrator.api.text import Detail, printable
+from copyrator.api.text import Detail
 from copyrator.bundles.words import Environment, Soak, Stage
 from copyrator.cli.ui.bundle_page import (
     OBJECTS,
     Readings,
-    ReleaseReading,
-    SectionDiffs,
     bundle_values,
     draw_path,
     group_objects,
     moment,
 )
-from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.promotion_path import PlacedStage, PromotionPath
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.rows import State
-from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 DIGEST = f"sha256:{'a' * 64}"
@@ -160,29 +154,3 @@ def test_objects_that_failed_come_first_and_those_without_a_health_last() -> Non
     assert [(one.state, one.count) for one in found] == [("Failed", 1), ("InProgress", 1), ("", 1)]
     many = group_objects([*bodies, *(member("ConfigMap", f"m{n}") for n in range(OBJECTS))])
     assert [(one.count, len(one.rows)) for one in many] == [(1, 1), (1, 1), (201, OBJECTS - 2)]
-
-
-FORGED = JSON | st.sampled_from(
-    ["\x1b[2J" * 9, "<b>\u202e", ["x"] * 999, 2**62, "9999-12-31T23:59:59Z"]
-)
-PAGES = Pages(cluster="c", user="ann")
-
-
-@given(FORGED, FORGED)
-def test_any_status_has_a_page_and_a_report(part: Any, other: Any) -> None:
-    names = ("available", "deployed", "attempted", "gates", "soak", "plan", "preview", "pin")
-    more = ("history", "lastError", "verification", "nextPollAt", "consent")
-    forged = dict.fromkeys((*names, *more), part)
-    drift = {"verdict": "Drifted", "objects": other, "since": part, "count": other, "check": part}
-    spec = {"drift": {"mode": "Detect"}, "health": "Watch"}
-    for status in (forged, {"drift": drift, "gates": [{"name": part, "until": other}]}):
-        body = bundle("shop") | {"status": status}
-        body["spec"] = body["spec"] | spec
-        text = PAGES.bundle(
-            seen(body),
-            BundleView(body, NOW),
-            Readings(ReleaseReading(), SectionDiffs(fault="gone")),
-            fragment=True,
-        )
-        assert "<b>" not in text
-        assert text.replace("\n", "") == printable(text.replace("\n", ""))

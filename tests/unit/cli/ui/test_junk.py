@@ -13,14 +13,16 @@ from tests.targets import EVERYWHERE
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType
+from copyrator.api.rule_status import FIELDS_DROPPED
 from copyrator.api.schema import Record
+from copyrator.api.text import printable
+from copyrator.bundles.fields import bundle_conditions
 from copyrator.cli.bundles.approve import ShownPlan
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.bundles.plan_page import decision_values
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.ui.bundle_page import Readings
+from copyrator.cli.ui.bundle_page import Readings, ReleaseReading, SectionDiffs
 from copyrator.cli.ui.pages import Pages
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view.bundle import BundleView
@@ -54,9 +56,12 @@ SPEC = {
     "promoteFrom": {"bundles": [{"name": "b2"}], "soak": "1h"},
     "dependsOn": [{"name": "b2"}],
 }
+HTML = "<b>\u202e"
+READINGS = Readings(ReleaseReading(), SectionDiffs(fault="gone"))
 JUNK: list[Any] = [
     *(None, True, False, 0, -1, 2**63 - 1, 1e308, 1.5, "", "x", "a/b/c", AT, "100%", "\u202e\0"),
     *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "x" * 65_536),
+    *(HTML, "\x1b[2J" * 9, ["x"] * 999, 2**62),
     *([], [None], ["x"], [{}], [[1]], {}, {"a": 1}, {"x": {}}),
 ]
 
@@ -82,7 +87,8 @@ def condition(kind: str) -> dict[str, str]:
     return {"type": kind, **dict(parts)}
 
 
-BUNDLE = filled(BundleStatus) | {"conditions": [condition(kind) for kind in ConditionType]}
+CONDITIONS = *bundle_conditions(), FIELDS_DROPPED
+BUNDLE = filled(BundleStatus) | {"conditions": [condition(kind) for kind in CONDITIONS]}
 COPY = {"namespace": "a", "name": "b", "reason": "Forbidden", "message": "m", "kind": "Secret"}
 RULE: dict[str, Any] = {
     "conditions": BUNDLE["conditions"],
@@ -152,7 +158,9 @@ def render_all(known: Snapshot) -> None:
 def test_no_status_of_a_bundle_breaks_a_page(status: Any) -> None:
     body = bundle("b") | {"spec": SPEC, "status": status}
     known = seen(body, bundle("b2"))
-    PAGES.bundle(known, BundleView(body, NOW, INSTALLATION), Readings(), fragment=False)
+    page = PAGES.bundle(known, BundleView(body, NOW, INSTALLATION), READINGS, fragment=True)
+    assert HTML not in page
+    assert page.replace("\n", "") == printable(page.replace("\n", ""))
     values = decision_values(PlanView(BundleView(body, NOW), PlanLog(fault="it is gone")))
     PAGES.decision(
         known, values, token="t", shown=ShownPlan.of(body), place="bundles/infra/b", refused=""

@@ -25,37 +25,6 @@ def of_release(name, release="shop", **fields):
     return {"metadata": metadata, **fields}
 
 
-class FakeCluster:
-    """Serves lists of these objects by their plural; an error in place of one."""
-
-    def __init__(self, lists, kinds):
-        self.lists, self.kinds = lists, kinds
-        self.read = {}
-
-    async def request(self, method, path, accept):
-        resources = [
-            {
-                "resource": plural,
-                "responseKind": {"kind": kind},
-                "scope": "Namespaced" if namespaced else "Cluster",
-                "verbs": verbs,
-            }
-            for of, plural, kind, namespaced, verbs in self.kinds
-            if of == path
-        ]
-        version = {"version": "v1", "resources": resources}
-        group = {"metadata": {"name": "apps" if path == "/apis" else ""}, "versions": [version]}
-        return {"items": [group]}
-
-    async def list_pages(self, resource, namespace, label_selector, metadata_only):
-        assert namespace == "apps"
-        self.read[resource.key] = (label_selector, metadata_only)
-        found = self.lists.get(resource.plural, [])
-        if isinstance(found, Exception):
-            raise found
-        yield SimpleNamespace(items=found)
-
-
 KINDS = (
     ("/api", "configmaps", "ConfigMap", True, ["list", "get"]),
     ("/api", "secrets", "Secret", True, ["list"]),
@@ -66,9 +35,43 @@ KINDS = (
 )
 
 
+class FakeCluster:
+    """Serves lists of these objects by their plural; an error in place of one."""
+
+    def __init__(self, **lists):
+        self.lists = lists
+        self.read, self.listed = {}, []
+        self.is_silent = False
+
+    async def request(self, _method, path, **_more):
+        if self.is_silent:
+            await asyncio.Event().wait()
+        resources = [
+            {
+                "resource": plural,
+                "responseKind": {"kind": kind},
+                "scope": "Namespaced" if namespaced else "Cluster",
+                "verbs": verbs,
+            }
+            for of, plural, kind, namespaced, verbs in KINDS
+            if of == path
+        ]
+        version = {"version": "v1", "resources": resources}
+        group = {"metadata": {"name": "apps" if path == "/apis" else ""}, "versions": [version]}
+        return {"items": [group]}
+
+    async def list_pages(self, resource, namespace, **asked):
+        self.listed.append(resource.plural)
+        self.read[resource.key] = (namespace, *asked.values())
+        found = self.lists.get(resource.plural, [])
+        if isinstance(found, Exception):
+            raise found
+        yield SimpleNamespace(items=found, resource_version="1")
+
+
 def read(lists, bundle=SHOP):
     """What was asked for, the objects by kind and name, and the note."""
-    server = FakeCluster(lists, KINDS)
+    server = FakeCluster(**lists)
 
     async def find():
         async with ahead(Discovery(server).find_listable()) as kinds:
@@ -94,10 +97,10 @@ def test_a_release_has_its_objects_with_their_health():
     assert note == ""
     selector = "app.kubernetes.io/managed-by=Helm"
     assert server.read == {
-        "configmaps": (selector, True),
-        "secrets": (selector, True),
-        "deployments.apps": (selector, False),
-        "things.apps": (selector, True),
+        "configmaps": ("apps", selector, True),
+        "secrets": ("apps", selector, True),
+        "deployments.apps": ("apps", selector, False),
+        "things.apps": ("apps", selector, True),
     }
 
 
@@ -126,5 +129,6 @@ def test_the_label_that_a_bundle_overrides_selects_its_objects():
     metadata = {**SHOP["metadata"], "labels": {"app.kubernetes.io/managed-by": "me"}}
     server, _, _ = read({}, {**SHOP, "metadata": metadata})
     assert set(server.read.values()) == {
-        ("app.kubernetes.io/managed-by=me", True), ("app.kubernetes.io/managed-by=me", False)
+        ("apps", "app.kubernetes.io/managed-by=me", True),
+        ("apps", "app.kubernetes.io/managed-by=me", False),
     }  # fmt: skip

@@ -248,16 +248,6 @@ JUNK = st.recursive(
     lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
     max_leaves=6,
 )
-PARTS = (
-    *("conditions", "copies", "failures", "rollout", "certificates", "sources", "targets"),
-    *("composedOf", "lastSyncTime", "overridden", "passedOver", "droppedFields"),
-)
-
-
-@given(st.dictionaries(st.sampled_from(PARTS), JUNK) | JUNK)
-def test_a_status_of_any_shape_is_shown(status: object) -> None:
-    body = {**rule("r"), "status": status}
-    assert "Rule infra/r" in render(page_of(body))
 
 
 @given(JUNK | st.dictionaries(st.sampled_from(["source", "template", "sources", "rollout"]), JUNK))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import known as bundle
 from tests.unit.cli.view.objects_seen import PLAN
 
 from copyrator.api.text import detail_lines, printable
@@ -41,18 +42,6 @@ from hostile.mangled import JSON
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 INSTALLATION = Installation(settings=Settings(), namespace="copyrator")
 READY = {"type": "Ready", "status": "True", "reason": "Deployed", "message": "fine"}
-NOTHING: dict[str, Any] = {}
-
-
-def bundle(
-    spec: dict[str, Any] = NOTHING, annotations: dict[str, str] = NOTHING, **status: Any
-) -> dict[str, Any]:
-    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
-    return {
-        "metadata": {"namespace": "apps", "name": "shop", "uid": "u", "annotations": named},
-        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
-        "status": status,
-    }
 
 
 def view_of(body: dict[str, Any]) -> BundleView:
@@ -250,70 +239,48 @@ ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
 SERVER = "https://other.example.com"
 
 
+def ready(status: str, reason: str) -> list[dict[str, str]]:
+    return [{**READY, "status": status, "reason": reason}]
+
+
+def ended(reason: str) -> list[dict[str, str]]:
+    return [{"outcome": "Interrupted", "reason": reason}]
+
+
+AGAIN, ONCE = {"outcome": "Running", "interruptions": 1}, {"outcome": "Running", "interruptions": 0}
+AWAY = "waiting, ClusterUnreachable"
+
+
 @pytest.mark.needs("approval", "cluster")
 @pytest.mark.parametrize(
-    ("status", "where", "verdict"),
+    ("status", "verdict"),
     [
-        ({}, "a cluster that isn't known yet", "waiting"),
-        ({"server": SERVER}, SERVER, "passed"),
-        ({"server": "https://new", "deployed": {"server": SERVER}}, SERVER, "passed"),
+        ({"server": None}, "waiting"),
+        ({}, "passed"),
+        ({"server": "https://new", "deployed": {"server": SERVER}}, "passed"),
+        ({"conditions": ready("False", "ClusterUnreachable")}, AWAY),
         (
             {
-                "server": SERVER,
-                "conditions": [{**READY, "status": "False", "reason": "ClusterUnreachable"}],
+                "conditions": ready("Unknown", "Deploying"),
+                "attempted": AGAIN,
+                "history": ended("ClusterUnreachable"),
             },
-            SERVER,
-            "waiting, ClusterUnreachable",
+            AWAY,
         ),
-        (
-            {
-                "server": SERVER,
-                "conditions": [{**READY, "status": "Unknown", "reason": "Deploying"}],
-                "attempted": {"outcome": "Running", "interruptions": 1},
-                "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
-            },
-            SERVER,
-            "waiting, ClusterUnreachable",
-        ),
-        (
-            {
-                "server": SERVER,
-                "conditions": [{**READY, "status": "Unknown", "reason": "Planning"}],
-                "plan": {"outcome": "Running", "interruptions": 1},
-            },
-            SERVER,
-            "waiting, ClusterUnreachable",
-        ),
-        (
-            {
-                "server": SERVER,
-                "attempted": {"outcome": "Running", "interruptions": 1},
-                "history": [{"outcome": "Interrupted", "reason": "JobLost"}],
-                "plan": {"outcome": "Running", "interruptions": 1},
-            },
-            SERVER,
-            "passed",
-        ),
-        (
-            {
-                "server": SERVER,
-                "attempted": {"outcome": "Running", "interruptions": 0},
-                "history": [{"outcome": "Interrupted", "reason": "ClusterUnreachable"}],
-            },
-            SERVER,
-            "passed",
-        ),
+        ({"conditions": ready("Unknown", "Planning"), "plan": AGAIN}, AWAY),
+        ({"attempted": AGAIN, "history": ended("JobLost"), "plan": AGAIN}, "passed"),
+        ({"attempted": ONCE, "history": ended("ClusterUnreachable")}, "passed"),
     ],
 )
 def test_the_server_of_a_release_in_another_cluster_is_named(
-    status: dict[str, Any], where: str, verdict: str
+    status: dict[str, Any], verdict: str
 ) -> None:
-    body = bundle(ELSEWHERE, **status)
+    body = bundle(ELSEWHERE, **{"server": SERVER, **status})
+    where = SERVER if verdict != "waiting" else "a cluster that isn't known yet"
     named = f"{where} (Secret other, key value)"
     assert described(body, "Release in", "Consent") == [f"Release in:    prod of {named}"]
-    assert f"  cluster: {verdict}: the release is in {named}." in list(
-        explain_bundle(view_of(body))
-    )
+    lines = list(explain_bundle(view_of(body)))
+    assert f"  cluster: {verdict}: the release is in {named}." in lines
 
 
 def test_nothing_is_said_of_consent_in_the_bundles_own_namespace() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import given
+from tests.builders.bundles import known
 
 from copyrator.api.text import printable
 from copyrator.bundles.words import VersionEvent
@@ -26,12 +27,9 @@ def digest(letter: str) -> str:
 def bundle(
     name: str = "shop", annotations: dict[str, str] | None = None, **status: Any
 ) -> dict[str, Any]:
-    named = {f"operator.werf.dev/{key}": value for key, value in (annotations or {}).items()}
-    return {
-        "metadata": {"namespace": "apps", "name": name, "uid": name, "annotations": named},
-        "spec": {"registry": "r.example.com", "repo": "shop", "retry": {"limit": 1}},
-        "status": status,
-    }
+    body = known({"retry": {"limit": 1}}, annotations, name=name, **status)
+    body["metadata"]["uid"] = name
+    return body
 
 
 def entry(day: int, version: str, letter: str, outcome: str = "Succeeded", **more: Any) -> Any:

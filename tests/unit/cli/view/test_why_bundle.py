@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from tests.builders.bundles import known
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -48,11 +49,7 @@ NO_SIGNATURE = {
 
 
 def polls(status=None, **installed):
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": {"nextPollAt": "2026-01-02T11:58:00Z", **(status or {})},
-    }
+    body = known(**{"nextPollAt": "2026-01-02T11:58:00Z", **(status or {})})
     installation = Installation(settings=Settings(), namespace="copyrator", **installed)
     return [line[15:] for line in why(body, installation) if line.startswith("Next poll:")]
 
@@ -75,11 +72,7 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     ],
 )
 def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
-        "status": {"nextPollAt": "2026-01-02T11:58:00Z"},
-    }
+    body = known(spec, nextPollAt="2026-01-02T11:58:00Z")
     settings = Settings(timer_interval=180.0)
     installation = Installation(settings=settings, namespace="copyrator", image=image)
     assert f"Next poll:     {said}" in described(body, installation)
@@ -97,22 +90,9 @@ AVAILABLE = {"version": "1.2", "digest": "sha256:0123456789abcdef", "time": "202
 
 
 def gates(annotations=None, suspend=False, **status):
-    body = {
-        "metadata": {
-            "name": "shop",
-            "namespace": "apps",
-            "generation": 1,
-            "annotations": annotations or {},
-        },
-        "spec": {
-            "registry": "r.example.com",
-            "repo": "shop",
-            "version": "1.*",
-            "suspend": suspend,
-            "retry": {"limit": 1},
-        },
-        "status": {"available": AVAILABLE, **status},
-    }
+    spec = {"version": "1.*", "suspend": suspend, "retry": {"limit": 1}}
+    body = known(spec, **{"available": AVAILABLE, **status})
+    body["metadata"]["annotations"] = annotations or {}
     lines = why(body)
     begin = next(i for i, line in enumerate(lines) if line.startswith("Checks before the next"))
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
@@ -134,11 +114,7 @@ def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
 def test_settings_that_are_withheld_are_said_with_the_remedy():
     said = "the Jobs of a gated Bundle don't get spec.env[PATH]. Other variables: remove them."
     one = {"type": "SettingsWithheld", "status": "True", "reason": "NotKnownHarmless"}
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": {"conditions": [one | {"message": said}]},
-    }
+    body = known(conditions=[one | {"message": said}])
     assert f"Settings are withheld: {said}" in why(body)
     assert f"    {said}" in list(detail_lines(rows.describe_conditions("bundles", body, NOW)))
 
@@ -148,17 +124,12 @@ UNREACHABLE = {"reason": "RegistryUnreachable", "message": "r.example.com respon
 
 def polled(count, ready="True"):
     """A Bundle whose polls fail since a minute."""
-    status = {
-        "conditions": [{"type": "Ready", "status": ready, "reason": "Deployed", "message": "fine"}],
-        "observedGeneration": 1,
-        "failedPolls": {"count": count, "since": "2026-01-02T11:59:00Z"},
-        "lastError": UNREACHABLE,
-    }
-    return {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": status,
-    }
+    return known(
+        conditions=[{"type": "Ready", "status": ready, "reason": "Deployed", "message": "fine"}],
+        observedGeneration=1,
+        failedPolls={"count": count, "since": "2026-01-02T11:59:00Z"},
+        lastError=UNREACHABLE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,37 +191,21 @@ def test_a_reconcile_whose_poll_failed_is_not_ready(body, ready):
 
 
 NOON_OF_SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)
-AGE = {
-    "name": "age",
-    "state": "Waiting",
-    "reason": "TooYoung",
-    "message": "",
-    "until": "2026-01-02T14:00:00Z",
-}
-CLOSED = {
-    "name": "window",
-    "state": "Waiting",
-    "reason": "OutsideWindow",
-    "message": "",
-    "until": "2026-01-05T08:00:00Z",
-}
+
+
+def waiting(name: str, reason: str, until: str) -> dict[str, str]:
+    return {"name": name, "state": "Waiting", "reason": reason, "message": "", "until": until}
+
+
+AGE = waiting("age", "TooYoung", "2026-01-02T14:00:00Z")
+CLOSED = waiting("window", "OutsideWindow", "2026-01-05T08:00:00Z")
 PASSED = {"name": "signature", "state": "Passed"}
 MONDAYS = [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "Europe/Berlin"}]
 ALWAYS = [{"from": "00:00", "to": "24:00", "timeZone": "Etc/UTC"}]
 
 
 def read(*gates: dict[str, Any], **fields: Any) -> tuple[BundleSpec, BundleStatus]:
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {
-            "registry": "r.example.com",
-            "repo": "shop",
-            "version": "1.*",
-            "minAge": "2h",
-            **fields,
-        },
-        "status": {"gates": list(gates)},
-    }
+    body = known({"version": "1.*", "minAge": "2h", **fields}, gates=list(gates))
     spec = parse_bundle(body, BundleDefaults())
     assert isinstance(spec, BundleSpec), spec
     return spec, parse_status(body)
@@ -300,13 +255,7 @@ def test_the_earliest_deploy_is_when_all_gates_have_passed_and_a_window_is_open(
     assert list(explain_next(*read(*gates, **fields), NOW)) == [f"The earliest deploy is at {said}"]
 
 
-PROMOTION = {
-    "name": "promotion",
-    "state": "Waiting",
-    "reason": "NotPromoted",
-    "message": "",
-    "until": "2026-01-05T13:05:00Z",
-}
+PROMOTION = waiting("promotion", "NotPromoted", "2026-01-05T13:05:00Z")
 FROM = {"bundles": [{"namespace": "staging", "name": "shop"}], "soak": "24h"}
 
 
@@ -336,11 +285,7 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
 
 
 def steps(spec: dict[str, Any] | None = None, **status: Any) -> list[tuple[str, str]]:
-    body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop", "version": "1.*", **(spec or {})},
-        "status": {"available": AVAILABLE, **status},
-    }
+    body = known({"version": "1.*", **(spec or {})}, **{"available": AVAILABLE, **status})
     view = BundleView(body, NOW, UNREAD)
     assert isinstance(view.spec, BundleSpec)
     return [(one.name, str(one.state)) for one in list_steps(view, view.spec)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.selectors import NO_GLOBS, Globs
 from copyrator.api.structs import replace
+from copyrator.bundles.features.approval.settings import ApprovalSettings
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class ApprovalPolicy:
 
 def make_policy(settings: Settings) -> ApprovalPolicy | None:
     """That of the settings; None: they require nothing."""
-    return _make(settings.require_approval, settings.require_bound_plans)
+    own = settings.of(ApprovalSettings)
+    return _make(own.require_approval, own.require_bound_plans)
 
 
 @lru_cache(maxsize=4)

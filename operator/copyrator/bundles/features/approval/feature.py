@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from copyrator.api.conditions import (
     PAUSES,
     ConditionStatus,
     ConditionType,
-    FurtherCondition,
+    NewConditions,
     ReadyCondition,
 )
 from copyrator.api.names import ANN_PLAN_AT
@@ -31,7 +31,11 @@ from copyrator.bundles.engine.gate import Candidate, Findings
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.approval.deploy_plans import DeployPlans
 from copyrator.bundles.features.approval.endings import compares_stored, read_stored, record_end
-from copyrator.bundles.features.approval.fields import AsApprovedStatus, as_approved_condition
+from copyrator.bundles.features.approval.fields import (
+    AS_APPROVED,
+    AsApprovedStatus,
+    as_approved_condition,
+)
 from copyrator.bundles.features.approval.gates import GATES, record_pause, use_plan
 from copyrator.bundles.features.approval.metrics import ApprovalMetrics
 from copyrator.bundles.features.approval.permissions import PermissionRecorder
@@ -266,12 +270,10 @@ class ApprovalFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether what was deployed is what was approved."""
         found = status.find(AsApprovedStatus)
-        return {} if found is None else {ConditionType.AS_APPROVED: as_approved_condition(found)}
+        return {} if found is None else {AS_APPROVED: as_approved_condition(found)}
 
     def is_told(
         self,

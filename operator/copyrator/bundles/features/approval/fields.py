@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from copyrator.api.bundle_status import BundleCondition
 from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Severity
 from copyrator.api.schema import Record, Time
@@ -18,6 +19,8 @@ from copyrator.bundles.plans.fields import (
     PlanRequests,
     PlanStatus,
 )
+
+AS_APPROVED: Final = "AsApproved"
 
 
 class AsApprovedStatus(Record, frozen=True):
@@ -64,3 +67,9 @@ def as_approved_condition(found: AsApprovedStatus) -> FurtherCondition | None:
 SPEC: Final = (ApprovalSpec,)
 STATUS: Final = (AsApprovedStatus, Baseline, PlanRequests, PlanStatus)
 TEXTS: Final = (PlanOutcome,)
+CONDITIONS: Final = (
+    BundleCondition(
+        *(AS_APPROVED, 8, "the last deploy stored what was approved", StoredReason),
+        withdraws=(ConditionStatus.FALSE, "{version} wasn't deployed as approved"),
+    ),
+)

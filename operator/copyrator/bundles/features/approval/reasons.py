@@ -2,9 +2,6 @@
 
 # ruff: noqa: E501 - a table: a row is one line
 
-from typing import Final
-
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import FAILURE, INFO, NOTHING, SUCCESS, Reason
 
 # fmt: off
@@ -20,7 +17,3 @@ class StoredReason(Reason):
     NOTHING_STORED = ("NothingStored", "approval", INFO, "werf found nothing to change and stored nothing, and the revision before isn't equal to what was approved", "nothing; it is so with annotations that werf passes over")
     NOT_SUPPORTED = ("NotSupported", "approval", INFO, "this version of werf can't be asked what it has stored, and the plan wasn't exact", "nothing: werf 3 can't be asked; see what makes a plan [exact](approval.md#exact-plans)")
     UNREADABLE = ("Unreadable", "approval", INFO, "what was stored, or the log of the Job, couldn't be read", "nothing; it is so, too, where the container was killed")
-
-
-# fmt: on
-CONDITIONS: Final = ((ConditionType.AS_APPROVED, StoredReason),)

@@ -157,7 +157,7 @@ class UninstallHolder:
     def __init__(self, planning: Planning) -> None:
         self._context, self._jobs, self._seals = planning.context, planning.all_jobs, planning.seals
         self._lists, self._inventories = planning.lists, planning.inventories
-        self._enforcement = planning.enforcement
+        self._enforcement, self._policy = planning.enforcement, planning.guard.policy
         self.renderer = ReleaseRenderer(planning.jobs)
 
     async def clean_up(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -187,7 +187,7 @@ class UninstallHolder:
                 text = f"The uninstall isn't held to what plans had: {guarded}"
                 self._context.record(entry, BundleEvent.UNINSTALL_NOT_ENFORCED, text)
             return order
-        policy = self._context.settings.guard_policy or ""
+        policy = self._policy or ""
         order = replace(order, name_length=GUARDED_NAME_LENGTH, before=require_guard(policy))
         try:
             await self._lists.write(order.job, guarded)
@@ -209,7 +209,7 @@ class UninstallHolder:
             ApiError: the next reconcile tries again.
         """
         known, needs_approval = ReleaseInventory(), spec.uses(ApprovalSpec)
-        if self._context.settings.guard_policy is not None and not spec.is_remote:
+        if self._policy is not None and not spec.is_remote:
             known = await self._inventories.find(entry)
         is_complete = known.is_complete(entry.status)
         if not is_complete and not needs_approval:

@@ -9,11 +9,10 @@ from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, count, parse_time, said, short_digest, time_since, time_until
-from copyrator.bundles.features.approval.fields import AsApprovedStatus
+from copyrator.bundles.features.approval.fields import AS_APPROVED, AsApprovedStatus
 from copyrator.bundles.jobs.rights import format_permission
 from copyrator.bundles.plans.fields import (
     MAX_UNBOUND,
@@ -345,7 +344,7 @@ class ApprovalWords(Words):
         if (stored := status.part(AsApprovedStatus)).is_different:
             what = f"doesn't run what was approved of {stored.version}"
             at, key = stored.at or "", f"{stored.at} {stored.revision}"
-            message = status.condition(ConditionType.AS_APPROVED).message or ""
+            message = status.condition(AS_APPROVED).message or ""
             yield Notice(3, About.DEPLOYED_DIFFERENTLY, what, at, key, message, told.why)
 
     def unknown(self, status: BundleStatus) -> Iterator[About]:

@@ -34,6 +34,7 @@ from copyrator.bundles.features.attest.fields import (
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.bundles.features.attest.reasons import AttestReason
+from copyrator.bundles.features.attest.settings import AttestSettings
 from copyrator.bundles.features.attest.statements import (
     AttestFault,
     AttestInput,
@@ -109,7 +110,7 @@ def attest_input(context: Context, entry: BundleEntry) -> AttestInput | None:
         return None
     return AttestInput(
         spec=spec,
-        is_allowed=may_attest(spec, context.settings.attest_environments),
+        is_allowed=may_attest(spec, context.settings.of(AttestSettings).attest_environments),
         is_deleted=entry.deleting,
         withdrawal=read_withdrawal(entry.annotations),
         seen=context.seen(),

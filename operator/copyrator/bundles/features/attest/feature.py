@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
-from copyrator.api.structs import replace
+from copyrator.api.conditions import NewConditions
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.engine.references import ReferenceReader
 from copyrator.bundles.engine.step import AT_ONCE, Step
 from copyrator.bundles.features.attest.attester import Attester, attest_input
-from copyrator.bundles.features.attest.fields import PUSH_FAULTS, AttestationsStatus, AttestSpec
+from copyrator.bundles.features.attest.fields import (
+    ATTESTED,
+    PUSH_FAULTS,
+    AttestationsStatus,
+    AttestSpec,
+)
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.bundles.features.attest.statements import (
@@ -54,7 +58,7 @@ class AttestFeature(Feature):
 
     def publish(self) -> None:
         """Count the Bundles whose statements can't be pushed, by the reason."""
-        found = (entry.status.condition(ConditionType.ATTESTED) for entry in self.context.bundles)
+        found = (entry.status.condition(ATTESTED) for entry in self.context.bundles)
         faults = Counter(one.reason for one in found if one.is_false)
         gauge = self.context.metrics.of(AttestMetrics).bundles_unattested
         for fault in PUSH_FAULTS:
@@ -72,14 +76,12 @@ class AttestFeature(Feature):
         """Push what the status has and the registry may lack."""
         return self._attester.attest(entry, spec)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether what is deployed is attested."""
         around = attest_input(self.context, entry)
         faults = self._attester.faults(entry.key)
         found = None if around is None else attested_condition(status, around, faults)
-        return {ConditionType.ATTESTED: found}
+        return {ATTESTED: found}
 
     def derive(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """The status that is written next, with the soak, its statements, and Attested."""
@@ -91,14 +93,8 @@ class AttestFeature(Feature):
         updated = update_statements(record_push(status, pushed), around, now)
         if not updated.conditions:  # of a new Bundle Ready comes first
             return updated
-        conditions = with_further(
-            updated.conditions,
-            ConditionType.ATTESTED,
-            attested_condition(updated, around, self._attester.faults(entry.key)),
-            generation=updated.observed_generation or 0,
-            now=now,
-        )
-        return replace(updated, conditions=conditions)
+        found = attested_condition(updated, around, self._attester.faults(entry.key))
+        return with_conditions(updated, {ATTESTED: found}, now)
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
@@ -110,8 +106,7 @@ class AttestFeature(Feature):
         self._tell(before, written)
 
     def _tell(self, before: BundleEntry, written: BundleEntry) -> None:
-        kind = ConditionType.ATTESTED
-        was, found = before.status.condition(kind), written.status.condition(kind)
+        was, found = (one.status.condition(ATTESTED) for one in (before, written))
         word, message = found.reason or "", found.message or ""
         if was.status == found.status and (found.is_true or was.reason == word):
             return

@@ -9,7 +9,7 @@ import msgspec
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import Part
-from copyrator.api.bundle_status import REGISTRY_FAULTS
+from copyrator.api.bundle_status import REGISTRY_FAULTS, BundleCondition
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import (
@@ -27,6 +27,7 @@ from copyrator.api.schema import (
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.features.promotion.fields import ENVIRONMENT
 
+ATTESTED: Final = "Attested"
 MAX_ATTESTED: Final = 10
 """Digests of which a status lists what was attested."""
 
@@ -213,3 +214,6 @@ def describe_record(record: AttestStatus) -> str:
 SPEC: Final = (AttestSpec,)
 STATUS: Final = (AttestationsStatus,)
 TEXTS: Final = (AttestState,)
+CONDITIONS: Final = (
+    BundleCondition(ATTESTED, 7, "the registry has the statement about what is deployed"),
+)

@@ -13,7 +13,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType, FurtherCondition
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
@@ -21,6 +21,7 @@ from copyrator.api.selectors import Globs
 from copyrator.api.structs import replace
 from copyrator.api.text import format_duration, format_time, one_line, parse_time
 from copyrator.bundles.features.attest.fields import (
+    ATTESTED,
     MAX_ATTESTED,
     PUSH_FAULTS,
     AttestationsStatus,
@@ -234,7 +235,7 @@ def attested_condition(
             "name any more: set registry and repo back until it is withdrawn"
         )
         return FurtherCondition(no, BundleReason.PUSH_REFUSED, text)
-    before = status.condition(ConditionType.ATTESTED)
+    before = status.condition(ATTESTED)
     is_told = before.status == no and before.reason in PUSH_FAULTS
     if is_told and not all(one.is_quiet for one in pending):
         # Of a former process: the push is tried again at once.

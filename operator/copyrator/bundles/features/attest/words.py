@@ -8,10 +8,15 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail, said, short_digest, time_since
-from copyrator.bundles.features.attest.fields import AttestationsStatus, AttestSpec, AttestStatus
+from copyrator.bundles.features.attest.fields import (
+    ATTESTED,
+    AttestationsStatus,
+    AttestSpec,
+    AttestStatus,
+)
 from copyrator.bundles.features.attest.reasons import AttestReason
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.words import (
@@ -54,7 +59,7 @@ class AttestWords(Words):
         """Whether what is deployed is attested; nothing where nothing is."""
         if place is not Place.HISTORY or not isinstance(view.spec, BundleSpec):
             return
-        attest, found = view.spec.find(AttestSpec), view.status.condition(ConditionType.ATTESTED)
+        attest, found = view.spec.find(AttestSpec), view.status.condition(ATTESTED)
         if attest is not None and found:
             text = said(found.message, MESSAGE).rstrip(".")
             name = said(attest.environment)
@@ -62,7 +67,7 @@ class AttestWords(Words):
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """Whether what is deployed is attested; a statement that is renewed is no news."""
-        found = told.status.condition(ConditionType.ATTESTED)
+        found = told.status.condition(ATTESTED)
         since, why = found.last_transition_time or "", found.message or ""
         if found.is_true:
             yield Notice(6, About.ATTESTED, "is attested", since, since, why, told.why)
@@ -74,7 +79,7 @@ class AttestWords(Words):
 
     def unknown(self, status: BundleStatus) -> Iterator[About]:
         """Whether it is; also without conditions, as after a backup was restored."""
-        found = status.condition(ConditionType.ATTESTED)
+        found = status.condition(ATTESTED)
         if found.status == ConditionStatus.UNKNOWN or not status.conditions:
             yield About.NOT_ATTESTED
 

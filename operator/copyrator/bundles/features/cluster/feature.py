@@ -10,11 +10,12 @@ from typing import Any
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec, TargetCluster
 from copyrator.api.bundle_status import BundleStatus, ClusterStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition, with_further
+from copyrator.api.conditions import ConditionType, NewConditions
 from copyrator.api.kubeconfig import InvalidKubeconfigError, Kubeconfig, is_home, kubeconfig_in
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.feature import Feature, Parts
 from copyrator.bundles.engine.references import (
     Known,
@@ -74,9 +75,7 @@ class ClusterFeature(Feature):
         _check_end(ref, ends, self.context.clock())
         return TargetAccess(structs.replace(spec, cluster=cluster), found, ends)
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """The warning as it is on record."""
         if not isinstance(entry.spec, BundleSpec) or not entry.spec.uses(ClusterSpec):
             return {}
@@ -108,18 +107,13 @@ class ClusterFeature(Feature):
         before = kept_credential_ends(entry.status)
         if not entry.status.conditions or found == before:  # of a new Bundle Ready comes first
             return Step(entry, due=due)
-        generation = entry.status.observed_generation or 0
-        conditions = with_further(
-            entry.status.conditions, kind, found, generation=generation, now=now
-        )
 
         async def tell(written: BundleEntry) -> Step:
             if found is not None:
                 self.context.record(written, found.reason, found.message)
             return Step(written)
 
-        status = structs.replace(entry.status, conditions=conditions)
-        return Step(entry, status, due=due, effect=tell)
+        return Step(entry, with_conditions(entry.status, {kind: found}, now), due=due, effect=tell)
 
     @property
     def _home(self) -> tuple[str, ...]:

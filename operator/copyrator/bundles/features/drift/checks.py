@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, with_further
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.deciding import DesiredDeploy
 from copyrator.bundles.engine.step import AT_ONCE, Step
-from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.fields import DRIFTED, DriftSpec, DriftStatus
 from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
@@ -122,14 +121,8 @@ class DriftChecks(PlanMachine[CheckMemory]):
         if status.part(DriftStatus) == entry.status.part(DriftStatus):
             return status
         assert isinstance(entry.spec, BundleSpec), "a check is of a valid spec"
-        conditions = with_further(
-            status.conditions,
-            ConditionType.DRIFTED,
-            drifted_condition(status, entry.spec),
-            generation=status.observed_generation or 0,
-            now=self.context.clock(),
-        )
-        return structs.replace(status, conditions=conditions)
+        changed = {DRIFTED: drifted_condition(status, entry.spec)}
+        return with_conditions(status, changed, self.context.clock())
 
     async def _begin_due(self, task: PlanTask, values_hash: str | None) -> Step:
         """Begin a check that is due."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.reasons.bundles import BundleEvent, BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
@@ -20,7 +20,13 @@ from copyrator.bundles.engine.gate import Findings, Occasion
 from copyrator.bundles.engine.references import MissingReferenceError
 from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.drift.checks import DriftChecks
-from copyrator.bundles.features.drift.fields import DriftCheck, DriftMode, DriftSpec, DriftStatus
+from copyrator.bundles.features.drift.fields import (
+    DRIFTED,
+    DriftCheck,
+    DriftMode,
+    DriftSpec,
+    DriftStatus,
+)
 from copyrator.bundles.features.drift.metrics import DriftMetrics
 from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.features.drift.record import (
@@ -69,7 +75,7 @@ class DriftFeature(HoldingFeature):
 
     def publish(self) -> None:
         """Count the Bundles whose objects have drifted."""
-        conditions = (one.status.condition(ConditionType.DRIFTED) for one in self.context.bundles)
+        conditions = (one.status.condition(DRIFTED) for one in self.context.bundles)
         found = Counter(one.reason for one in conditions if one.is_true)
         gauge = self.context.metrics.of(DriftMetrics).bundles_drifted
         for reason in _DRIFTED:
@@ -204,20 +210,18 @@ class DriftFeature(HoldingFeature):
 
     # --- a write of the status --------------------------------------------------------------------
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """Whether something has drifted."""
         if not isinstance(entry.spec, BundleSpec):
             return {}
-        return {ConditionType.DRIFTED: drifted_condition(status, entry.spec)}
+        return {DRIFTED: drifted_condition(status, entry.spec)}
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where objects have drifted, have drifted again, or were corrected."""
         attempted, is_running = before.status.attempted, written.status.attempted.is_running
         if attempted.correction and attempted.is_running and not is_running:
             self._record_correction(written)
-        old, new = (one.status.condition(ConditionType.DRIFTED) for one in (before, written))
+        old, new = (one.status.condition(DRIFTED) for one in (before, written))
         if new.is_true and new.reason != old.reason:
             reason = DriftReason.read(new.reason or "")
             self.context.emit(written, reason, new.message or "", WARNING)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import BundleCondition
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.schema import (
     STORED,
     Form,
@@ -24,7 +26,10 @@ from copyrator.api.schema import (
 )
 from copyrator.api.selectors import Globs
 from copyrator.api.text import at_most
+from copyrator.bundles.features.drift.reasons import DriftReason
 from copyrator.bundles.plans.fields import Baseline, PlanRecord
+
+DRIFTED: Final = "Drifted"
 
 
 class DriftMode(StrEnum):
@@ -145,3 +150,9 @@ class DriftStatus(Record, frozen=True):
 
 SPEC: Final = (DriftSpec,)
 STATUS: Final = (Baseline, DriftStatus)
+CONDITIONS: Final = (
+    BundleCondition(
+        *(DRIFTED, 5, "objects aren't as they were deployed", DriftReason),
+        withdraws=(ConditionStatus.TRUE, "objects of the release drifted"),
+    ),
+)

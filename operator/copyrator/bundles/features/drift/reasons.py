@@ -2,9 +2,6 @@
 
 # ruff: noqa: E501 - a table: a row is one line
 
-from typing import Final
-
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import INFO, NOTHING, SUCCESS, WARNING, Reason
 
 # fmt: off
@@ -21,7 +18,3 @@ class DriftReason(Reason):
     NOT_AS_DEPLOYED = ("NotAsDeployed", "drift", INFO, "the spec or the values aren't the deployed ones, or the last deploy failed", "see `Ready`: it is compared after the next deploy that succeeds")
     BLIND_APPLY = ("BlindApply", "drift", INFO, "dry runs are refused, mostly because a permission of the Job's service account was taken away", "the log of the check's Job says why; check the permissions of its service account")
     BASELINE_UNREADABLE = ("BaselineUnreadable", "drift", INFO, "the operator may not read the Secret with the baseline", "allow it: `bundles.allowedSecrets` of the chart")
-
-
-# fmt: on
-CONDITIONS: Final = ((ConditionType.DRIFTED, DriftReason),)

@@ -7,7 +7,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.reasons.notices import About
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import (
@@ -19,7 +19,7 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
-from copyrator.bundles.features.drift.fields import DriftSpec, DriftStatus, DriftVerdict
+from copyrator.bundles.features.drift.fields import DRIFTED, DriftSpec, DriftStatus, DriftVerdict
 from copyrator.bundles.jobs.identity import spec_hash
 from copyrator.bundles.plans.fields import PlanOutcome
 from copyrator.bundles.words import Mark, Notice, Place, Section, Told, Tone, View, Words
@@ -33,7 +33,7 @@ class DriftWords(Words):
 
     def marks(self, view: View) -> Iterator[Mark]:
         """That they aren't."""
-        found = view.summary.condition(ConditionType.DRIFTED)
+        found = view.summary.condition(DRIFTED)
         if found.is_true:
             yield Mark(4, "Drifted", found.message or "", is_flaw=True)
 
@@ -47,7 +47,7 @@ class DriftWords(Words):
         spec, drift = view.spec, view.status.part(DriftStatus)
         if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
             return None
-        condition = view.status.condition(ConditionType.DRIFTED)
+        condition = view.status.condition(DRIFTED)
         is_drifted = drift.verdict == DriftVerdict.DRIFTED
         tone = Tone.FAULT if is_drifted else Tone.GOOD if drift.verdict else None
         wanted, many = spec.part(DriftSpec), drift.corrections
@@ -69,7 +69,7 @@ class DriftWords(Words):
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That they aren't."""
-        found, drift = told.status.condition(ConditionType.DRIFTED), told.status.part(DriftStatus)
+        found, drift = told.status.condition(DRIFTED), told.status.part(DriftStatus)
         if found.is_true:
             number = drift.count or len(drift.objects)
             what = f"has drifted in {count(number, 'object')}" if number else "has drifted"
@@ -79,7 +79,7 @@ class DriftWords(Words):
 
     def unknown(self, status: BundleStatus) -> Iterator[About]:
         """Whether they are, also while a check runs."""
-        drift, found = status.part(DriftStatus), status.condition(ConditionType.DRIFTED)
+        drift, found = status.part(DriftStatus), status.condition(DRIFTED)
         is_checked = drift.check.is_running and drift.verdict != DriftVerdict.NOT_DRIFTED
         if found.status == ConditionStatus.UNKNOWN or is_checked:
             yield About.DRIFTED
@@ -90,7 +90,7 @@ def _describe(view: View) -> Iterator[Detail]:
     spec, drift = view.spec, view.status.part(DriftStatus)
     if isinstance(spec, InvalidSpec) or not spec.uses(DriftSpec):
         return
-    condition = view.status.condition(ConditionType.DRIFTED)
+    condition = view.status.condition(DRIFTED)
     message = condition.message
     text = said(condition.reason) if condition else "not checked yet"
     if drift.verdict == DriftVerdict.DRIFTED and drift.since:

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import (
-    Condition,
-    ConditionStatus,
-    ConditionType,
-    FurtherCondition,
-    with_further,
-)
+from copyrator.api.conditions import Condition, ConditionStatus, FurtherCondition, NewConditions
 from copyrator.api.consent import ConsentStatus, is_accepted
 from copyrator.api.keys import BundleKey
-from copyrator.api.structs import replace
 from copyrator.bundles.engine.bundle import BundleEntry
+from copyrator.bundles.engine.conditions import with_conditions
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.step import Change, Step
 from copyrator.bundles.features.health import judge
-from copyrator.bundles.features.health.fields import HealthSpec, watched_health
+from copyrator.bundles.features.health.fields import HEALTHY, HealthSpec, watched_health
 from copyrator.bundles.features.health.metrics import HealthMetrics
 from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.features.health.watcher import HealthTiming, HealthWatcher, Release
@@ -84,24 +77,14 @@ class HealthFeature(Feature):
         """End the watch."""
         self._watches.follow(key, self.context.memories.of(key, HealthMemory).release, None)
 
-    def conditions(
-        self,
-        entry: BundleEntry,
-        status: BundleStatus,  # a change of the condition alone is no reason to write
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
-        """The condition as it is on record; ``review`` decides when it is written for itself."""
-        return {ConditionType.HEALTHY: _recorded(entry.status)}
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
+        """The condition as it is on record: ``review`` decides when a change alone is written."""
+        return {HEALTHY: _recorded(entry.status)}
 
     def refresh(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
         """The status with the condition as it is now."""
-        conditions = with_further(
-            status.conditions,
-            ConditionType.HEALTHY,
-            self._condition(entry, status),
-            generation=status.observed_generation or 0,
-            now=self.context.clock(),
-        )
-        return replace(status, conditions=conditions)
+        changed = {HEALTHY: self._condition(entry, status)}
+        return with_conditions(status, changed, self.context.clock())
 
     def review(self, entry: BundleEntry) -> Step:
         """Record the condition where it has changed and may be written now; else check it later."""
@@ -112,7 +95,7 @@ class HealthFeature(Feature):
             return Step(entry, due=(self._check_time(memory),))
         if is_due:
             memory.check_at = None
-        before = status.condition(ConditionType.HEALTHY)
+        before = status.condition(HEALTHY)
         pause = _pause(before, self._condition(entry, status), self._timing)
         if pause is not None and status.observed_generation is not None:
             if now >= memory.written_at + pause:
@@ -129,8 +112,8 @@ class HealthFeature(Feature):
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where a release became unhealthy, or became healthy again."""
-        found = written.status.condition(ConditionType.HEALTHY)
-        if before.status.condition(ConditionType.HEALTHY) == found:
+        found = written.status.condition(HEALTHY)
+        if before.status.condition(HEALTHY) == found:
             return
         memory = self.context.memories.of(written.key, HealthMemory)
         memory.written_at = self.context.monotonic()
@@ -193,7 +176,7 @@ def _check_at(memory: HealthMemory, moment: float) -> None:
 
 def _recorded(status: BundleStatus) -> FurtherCondition:
     """The condition in the status, else one with Unknown."""
-    found = status.condition(ConditionType.HEALTHY)
+    found = status.condition(HEALTHY)
     if found.status not in tuple(ConditionStatus):
         text = "the objects of the release haven't been listed yet"
         return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)

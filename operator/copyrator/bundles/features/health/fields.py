@@ -6,9 +6,12 @@ from enum import StrEnum
 from typing import Annotated, Final, Self
 
 from copyrator.api.bundle_spec import BundleSpec, Part
-from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.bundle_status import BundleCondition, BundleStatus
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.schema import STORED, InvalidSpec, Rule, fail
+from copyrator.bundles.features.health.reasons import HealthReason
+
+HEALTHY: Final = "Healthy"
 
 
 class HealthMode(StrEnum):
@@ -36,9 +39,9 @@ class HealthSpec(Part):
     )
 
     @property
-    def required(self) -> ConditionType | None:
+    def required(self) -> str | None:
         """Healthy, where it is watched."""
-        return None if self.health is HealthMode.OFF else ConditionType.HEALTHY
+        return None if self.health is HealthMode.OFF else HEALTHY
 
     def fit(self, spec: BundleSpec) -> Self:
         """Refuse it where the release is in another cluster."""
@@ -55,8 +58,14 @@ def watched_health(spec: BundleSpec | InvalidSpec, status: BundleStatus) -> str:
     """The status of Healthy, if it is a valid one, and the spec has ``health``; else empty."""
     if isinstance(spec, InvalidSpec) or spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
-    found = status.condition(ConditionType.HEALTHY).status
+    found = status.condition(HEALTHY).status
     return next((one for one in ConditionStatus if one == found), "")
 
 
 SPEC: Final = (HealthSpec,)
+CONDITIONS: Final = (
+    BundleCondition(
+        *(HEALTHY, 6, "objects are as their controllers want them", HealthReason),
+        withdraws=(ConditionStatus.FALSE, "the release wasn't healthy"),
+    ),
+)

@@ -19,13 +19,10 @@ from typing import Any, Final, NamedTuple
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.conditions import (
-    ConditionStatus,
-    ConditionType,
-    FurtherCondition,
-)
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.kstatus import RULES, Status, compute
 from copyrator.api.text import printable_start, quoted
+from copyrator.bundles.features.health.fields import HEALTHY
 from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.jobs.identity import release_of
 
@@ -243,7 +240,7 @@ def healthy_condition(
     runs = status.attempted.outcome == Outcome.RUNNING
     oldest = view.oldest
     is_late = not runs and oldest is not None and now - oldest >= grace
-    lasts = oldest is not None and status.condition(ConditionType.HEALTHY).is_false
+    lasts = oldest is not None and status.condition(HEALTHY).is_false
     namespace = spec.project_namespace
     named = view.named(namespace) if view.failed or view.pending or view.unread else ""
     if view.failed or is_late or lasts:

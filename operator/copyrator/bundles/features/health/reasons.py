@@ -2,9 +2,6 @@
 
 # ruff: noqa: E501 - a table: a row is one line
 
-from typing import Final
-
-from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import BY_PERSON, INFO, NOTHING, SUCCESS, WARNING, Reason
 
 # fmt: off
@@ -21,7 +18,3 @@ class HealthReason(Reason):
     OTHER_MANAGER = ("OtherManager", "health", INFO, "the objects bear another value of the label by which they are watched", "remove the label from the Bundle", BY_PERSON)
     FORBIDDEN = ("Forbidden", "health", INFO, "the operator lacks a permission, or doesn't serve the namespace", "switch `bundles.health.enabled` of the chart on; `copyrator doctor` lists all missing permissions", BY_PERSON)
     UNCHECKED = ("Unchecked", "health", INFO, "the objects haven't been listed, or can't be watched now; or one is too large to be read", "wait")
-
-
-# fmt: on
-CONDITIONS: Final = ((ConditionType.HEALTHY, HealthReason),)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.reasons import BY_PERSON
 from copyrator.api.reasons.notices import About
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.text import Detail, said, time_since
-from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
+from copyrator.bundles.features.health.fields import HEALTHY, HealthMode, HealthSpec
 from copyrator.bundles.features.health.reasons import HealthReason
 from copyrator.bundles.words import MESSAGE, Mark, Notice, Place, Told, View, Words
 
@@ -28,7 +28,7 @@ class HealthWords(Words):
 
     def marks(self, view: View) -> Iterator[Mark]:
         """That it isn't, or isn't known until somebody does something."""
-        found = view.summary.condition(ConditionType.HEALTHY)
+        found = view.summary.condition(HEALTHY)
         if found.is_false or found.reason in _UNSEEN:
             word = "Unhealthy" if found.is_false else ""
             yield Mark(3, word, found.message or "", is_flaw=found.is_false)
@@ -45,7 +45,7 @@ class HealthWords(Words):
 
     def notices(self, told: Told) -> Iterator[Notice]:
         """That it isn't healthy."""
-        found = told.status.condition(ConditionType.HEALTHY)
+        found = told.status.condition(HEALTHY)
         if found.is_false:
             since, message = found.last_transition_time or "", found.message or ""
             what = "isn't healthy"
@@ -53,7 +53,7 @@ class HealthWords(Words):
 
     def unknown(self, status: BundleStatus) -> Iterator[About]:
         """Whether it is."""
-        if status.condition(ConditionType.HEALTHY).status == ConditionStatus.UNKNOWN:
+        if status.condition(HEALTHY).status == ConditionStatus.UNKNOWN:
             yield About.UNHEALTHY
 
 
@@ -61,7 +61,7 @@ def _describe(view: View) -> Iterator[Detail]:
     """Whether its release is healthy; nothing where that isn't watched."""
     if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return
-    found = view.status.condition(ConditionType.HEALTHY)
+    found = view.status.condition(HEALTHY)
     if not found:
         yield Detail("Health", "not known yet")
         return
@@ -73,7 +73,7 @@ def _of_objects(view: View) -> str:
     """Whether the release is healthy; the message where the page's first sentence isn't that."""
     if isinstance(view.spec, InvalidSpec) or view.spec.part(HealthSpec).health is HealthMode.OFF:
         return ""
-    found = view.status.condition(ConditionType.HEALTHY)
+    found = view.status.condition(HEALTHY)
     if not found:
         return "Whether they are healthy isn't known yet."
     since = time_since(found.last_transition_time, view.now)

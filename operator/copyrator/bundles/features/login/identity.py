@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.selectors import Globs
 from copyrator.bundles.features.login.fields import LoginSpec, cloud_of
+from copyrator.bundles.features.login.settings import LoginSettings
 from copyrator.oci.auth import CloudIdentity
 
 if TYPE_CHECKING:
@@ -20,5 +21,6 @@ def identity_of(spec: BundleSpec, settings: Settings) -> CloudIdentity | None:
     """Whose token of a cloud a Bundle's registry gets; None without ``spec.provider``."""
     if not spec.uses(LoginSpec) or (cloud := cloud_of(spec)) is None:
         return None
-    is_ours = _globs(settings.operator_identity_namespaces).matches(spec.namespace)
+    own = settings.of(LoginSettings).operator_identity_namespaces
+    is_ours = _globs(own).matches(spec.namespace)
     return CloudIdentity(cloud, spec.namespace, "" if is_ours else spec.service_account)

@@ -13,15 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_status import BundleStatus, Outcome
-from copyrator.api.conditions import (
-    ConditionType,
-    ready_reason,
-)
+from copyrator.api.conditions import ready_reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.structs import replace
 from copyrator.api.text import format_duration, format_time, parse_time
 from copyrator.bundles.engine.gate import ceil_second
+from copyrator.bundles.features import listed
 from copyrator.bundles.features.promotion.fields import MAX_SOAKS, SoakStatus
 from copyrator.bundles.tags import is_below
 
@@ -117,12 +115,10 @@ def _withdrawals(status: BundleStatus, around: Surroundings) -> Iterator[_Break]
         yield _Break(f"it is rolled back to {status.pin.version}", withdraws=True)
     if around.hold is not None:
         yield _Break(f"it was held: {around.hold}", withdraws=True)
-    if status.condition(ConditionType.AS_APPROVED).is_false:
-        yield _Break(f"{status.attempted.version} wasn't deployed as approved", withdraws=True)
-    if status.condition(ConditionType.DRIFTED).is_true:
-        yield _Break("objects of the release drifted", withdraws=True)
-    if status.condition(ConditionType.HEALTHY).is_false:
-        yield _Break("the release wasn't healthy", withdraws=True)
+    for one in listed("fields", "CONDITIONS"):
+        if one.withdraws and status.condition(one.name).status == one.withdraws[0]:
+            text = one.withdraws[1].format(version=status.attempted.version)
+            yield _Break(text, withdraws=True)
     if status.attempted.outcome == Outcome.FAILED:
         yield _Break(f"a deploy of {status.attempted.version} failed", withdraws=True)
 

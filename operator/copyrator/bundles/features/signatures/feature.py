@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionType, FurtherCondition
+from copyrator.api.conditions import NewConditions
 from copyrator.api.verify import Trust, Verification
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
@@ -17,7 +16,7 @@ from copyrator.bundles.engine.gate import PASSED, Candidate, Findings, Gates, Oc
 from copyrator.bundles.engine.references import ReferenceReader
 from copyrator.bundles.evidence.attached import AttachedReader
 from copyrator.bundles.evidence.signers import Asked
-from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.features.signatures.fields import VERIFIED, SignaturesSpec
 from copyrator.bundles.features.signatures.gates import (
     GATE,
     Signed,
@@ -118,11 +117,9 @@ class SignaturesFeature(Feature):
         asked = read.of(Asked)
         return (status.part(Verification).policy or "") == (asked.key if asked else "")
 
-    def conditions(
-        self, entry: BundleEntry, status: BundleStatus
-    ) -> Mapping[ConditionType, FurtherCondition | None]:
+    def conditions(self, entry: BundleEntry, status: BundleStatus) -> NewConditions:
         """The condition Verified."""
-        return {ConditionType.VERIFIED: verified_condition(status)}
+        return {VERIFIED: verified_condition(status)}
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where what is deployed is no longer trusted, or is trusted again."""

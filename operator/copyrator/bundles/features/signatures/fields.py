@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
+from copyrator.api.bundle_status import BundleCondition
 from copyrator.api.object_refs import LocalObjectRef
 from copyrator.api.verify import AnyOf, Verification, refs_of
 
 SIGNATURE_GATE: Final = "signature"
 """Name of the gate."""
+VERIFIED: Final = "Verified"
 
 
 class SignaturesSpec(Part):
@@ -31,3 +33,4 @@ class SignaturesSpec(Part):
 
 SPEC: Final = (SignaturesSpec,)
 STATUS: Final = (Verification,)
+CONDITIONS: Final = (BundleCondition(VERIFIED, 4, "who is trusted signed it"),)

@@ -34,6 +34,7 @@ from copyrator.bundles.features.signatures.policy import (
     SignaturePolicy,
     policy_in,
 )
+from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import Registration
@@ -205,7 +206,7 @@ class TrustStore:
                 raise NotFound
             body = await self._context.client.get(CONFIGMAPS, home, CONFIG_MAP)
         except NotFound:
-            if self._context.settings.require_signature_policy:
+            if self._context.settings.of(SignaturesSettings).require_signature_policy:
                 raise SpecError(POLICY_KEY, REQUIRED) from None
             return NO_POLICY
         return await asyncio.to_thread(policy_in, body)

@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import ConditionStatus, ConditionType
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.reasons.notices import About
 from copyrator.api.text import Detail
 from copyrator.api.verify import Trust, Verification
-from copyrator.bundles.features.signatures.fields import SignaturesSpec
+from copyrator.bundles.features.signatures.fields import VERIFIED, SignaturesSpec
 from copyrator.bundles.words import Mark, Notice, Place, Told, View, Words
 
 GATE: Final = "signature"
@@ -24,12 +24,12 @@ class SignaturesWords(Words):
 
     def requires(self, view: View) -> Iterator[str]:
         """Its gate, where the operator's policy has judged."""
-        if view.summary.condition(ConditionType.VERIFIED):
+        if view.summary.condition(VERIFIED):
             yield GATE
 
     def marks(self, view: View) -> Iterator[Mark]:
         """That it isn't, or that it isn't known."""
-        found = view.summary.condition(ConditionType.VERIFIED)
+        found = view.summary.condition(VERIFIED)
         if found.status in (ConditionStatus.FALSE, ConditionStatus.UNKNOWN):
             word = "Untrusted" if found.is_false else ""
             yield Mark(2, word, found.message or "", is_flaw=found.is_false)
@@ -47,7 +47,7 @@ class SignaturesWords(Words):
         """That what is deployed isn't trusted."""
         verified = told.status.part(Verification)
         if verified.verdict == Trust.NOT_TRUSTED:
-            since = told.status.condition(ConditionType.VERIFIED).last_transition_time or ""
+            since = told.status.condition(VERIFIED).last_transition_time or ""
             what = f"runs {told.status.deployed.version or 'a version'}, which isn't trusted"
             key = f"{verified.digest} {verified.reason}"
             message = verified.message or ""

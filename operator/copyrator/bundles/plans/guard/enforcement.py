@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import LABEL_GUARD
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.guard.listing import Guard
 from copyrator.bundles.plans.operations import Operation
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.permissions import Subject, is_allowed
-from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -58,15 +58,13 @@ class EnforcementReviewer:
 
     Args:
         client: sends the requests; nothing else waits for it.
-        settings: name the policy and the operator's namespace.
+        guard: holds Jobs to plans.
         monotonic: the time in seconds.
     """
 
-    def __init__(
-        self, client: KubeClient, settings: Settings, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: KubeClient, guard: Guard, monotonic: Callable[[], float]) -> None:
         self._client = client
-        self._settings = settings
+        self._guard = guard
         self._monotonic = monotonic
         self._answers: dict[ServiceAccount | str, tuple[str, float]] = {}
         """The fault, empty where there is none, and when it was asked, in monotonic seconds.
@@ -85,12 +83,12 @@ class EnforcementReviewer:
         Raises:
             ApiError: it can't be asked now.
         """
-        if self._settings.guard_policy is None:
+        if self._guard.policy is None:
             return f"the operator has no policy for it ({_SWITCH})"
         if spec.is_remote:
             return "the release is in another cluster, which has no such policy"
         account = ServiceAccount.of(spec)
-        if fault := await self._known("policy", lambda: find_fault(self._client, self._settings)):
+        if fault := await self._known("policy", lambda: find_fault(self._client, self._guard)):
             return fault
         if fault := await self._known("groups", self._find_groups):
             return fault
@@ -136,7 +134,7 @@ class EnforcementReviewer:
         That it may impersonate the service accounts of one namespace doesn't count: the
         ClusterRoles ``admin`` and ``edit`` have that, and no chart can make werf do it.
         """
-        name = self._settings.guard_policy or ""
+        name = self._guard.policy or ""
         for resource in _EXEMPT:
             attributes = {"group": ADMISSION, "resource": resource}
             yield from ({"verb": verb, **attributes} for verb in _NAMELESS)
@@ -164,14 +162,14 @@ class EnforcementReviewer:
         )
 
 
-async def find_fault(client: KubeClient, settings: Settings) -> str:
+async def find_fault(client: KubeClient, guard: Guard) -> str:
     """What is wrong with the policy and its binding, as a sentence; empty: nothing.
 
     Raises:
         ApiError: they can't be read now.
     """
-    name, home = settings.guard_policy or "", settings.lease_namespace or settings.namespace
-    of_binding = partial(binding_fault, policy=name, home=home)
+    name = guard.policy or ""
+    of_binding = partial(binding_fault, policy=name, home=guard.namespace)
     for path, kind, fault_of in (
         (POLICIES, "ValidatingAdmissionPolicy", policy_fault),
         (BINDINGS, "ValidatingAdmissionPolicyBinding", of_binding),

@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from copyrator.api import names
 from copyrator.api.keys import ObjectName, ReleaseKey
@@ -40,6 +40,15 @@ NOT_AS_ACCOUNT: Final = "not approved as the deploying account: "
 """How the policy's message begins, before ``VERB/GROUP/KIND[:SUBRESOURCE]/NAMESPACE/NAME``. A name
 with a line break isn't shown, nor are blanks at its end.
 """
+
+
+class Guard(NamedTuple):
+    """By what the API server refuses what isn't approved."""
+
+    policy: str | None
+    """The name of the policy, and of its binding; None: there is none."""
+    namespace: str
+    """Of its lists: the operator's."""
 
 
 class ListTooLargeError(Exception):

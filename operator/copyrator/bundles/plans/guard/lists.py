@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.plans.guard.listing import (
+    Guard,
     GuardedDeploy,
     GuardedUninstall,
     config_map,
@@ -32,7 +33,6 @@ from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, Invali
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.kube.watch.reflector import WatchSpec
-from copyrator.settings.config import Settings
 
 if TYPE_CHECKING:
     from copyrator.bundles.plans.guard.ends import JobEnds
@@ -84,11 +84,11 @@ def read_page(body: Mapping[str, Any]) -> StoredLists | None:
 
 
 class GuardLists:
-    """The lists of all guarded Jobs; without ``Settings.guard_policy`` there are none.
+    """The lists of all guarded Jobs; without a policy there are none.
 
     Args:
         client: writes and removes them.
-        settings: name the policy and the operator's namespace.
+        guard: names the policy and their namespace.
         informers: watch them.
         jobs: tell when a Job has ended.
         kept: seconds that a list outlives its Job's pods.
@@ -97,14 +97,14 @@ class GuardLists:
     def __init__(
         self,
         client: KubeClient,
-        settings: Settings,
+        guard: Guard,
         informers: InformerFactory,
         jobs: JobEnds,
         *,
         kept: float,
     ) -> None:
         self._client = client
-        self._settings = settings
+        self._policy, self._namespace = guard
         self._informers = informers
         self._jobs = jobs
         self._kept = kept
@@ -117,14 +117,9 @@ class GuardLists:
         """Of the lists whose timers have ended, and that aren't removed yet."""
         self._removals: set[asyncio.Task[None]] = set()
 
-    @property
-    def _namespace(self) -> str:
-        settings = self._settings
-        return settings.lease_namespace or settings.namespace
-
     def start(self) -> None:
         """Open the watch."""
-        if self._settings.guard_policy is None:
+        if self._policy is None:
             return
         spec = WatchSpec(
             resource=CONFIGMAPS,
@@ -176,7 +171,7 @@ class GuardLists:
             if fits and await self._add(name, key, text):
                 return
         for number in count(1):
-            name = f"{self._settings.guard_policy}.{number}"
+            name = f"{self._policy}.{number}"
             if name not in pages and await self._create(name, key, text):
                 return
 

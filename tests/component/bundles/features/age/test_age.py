@@ -6,7 +6,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.component.bundles.approvals import condition
+from tests.component.bundles.approvals import annotate, condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
@@ -23,10 +23,10 @@ def candidates(cluster: BundleCluster) -> list[str]:
     return [one["digest"] for one in cluster.status().get("candidates", [])]
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
 async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, restart: bool
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
+    """Also after a restart."""
     bundle(version="1.*", minAge="1h")
     operator = await run(timer_interval=1.0)
     await eventually(lambda: cluster.reason() == "Deployed", "a first install doesn't wait")
@@ -38,9 +38,8 @@ async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     (gate,) = cluster.status()["gates"]
     until = datetime.fromisoformat(gate["until"])
     assert until == datetime.fromisoformat(found["firstSeen"]) + timedelta(hours=1)
-    if restart:
-        await operator.stop()
-        operator = await run(timer_interval=1.0)
+    await operator.stop()
+    operator = await run(timer_interval=1.0)
     operator.let_pass(timedelta(minutes=58))
     asked = len(registry.asked)
     await eventually(lambda: len(registry.asked) >= asked + 2, "polls")
@@ -81,26 +80,6 @@ async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     assert lost not in [one["digest"] for one in cluster.status()["history"]]
 
 
-async def test_a_force_is_recorded_with_what_it_passed_over_and_its_retry_does_not_wait(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(version="1.*", minAge="1h", retry={"limit": 3, "backoff": "1s"})
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert "passedOver" not in cluster.status()["attempted"]
-    digest = registry.put("app", "1.1.0", "next")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
-    cluster.ends = fail
-    force(cluster)
-    await eventually(lambda: cluster.status()["history"][0]["outcome"] == "Failed")
-    cluster.ends = succeed
-    await eventually(lambda: deployed(cluster) == digest, "by a retry, which no age keeps back")
-    assert "passedOver" not in cluster.status()["attempted"]
-    over = [one.get("passedOver") for one in cluster.status()["history"]]
-    assert over[-2:] == [[{"name": "age", "reason": "TooYoung"}], None]
-    assert set(map(str, over[:-2])) == {"None"}, "retries"
-
-
 async def test_an_update_is_up_to_date_only_where_what_is_chosen_is_deployed(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -130,7 +109,7 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     bundle(version="1.*", minAge="1h", windows=[closed], retry={"limit": 3, "backoff": "1s"})
     await run(timer_interval=1.0)
     await eventually(lambda: cluster.reason() == "OutsideWindow", "a first install passes age")
-    force(cluster, "first")
+    annotate(cluster, forceAt="first")
     await eventually(lambda: cluster.reason() == "Deployed")
     window = {"name": "window", "reason": "OutsideWindow"}
     assert cluster.status()["attempted"]["passedOver"] == [window]
@@ -138,7 +117,7 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     registry.put("app", "1.1.0", "next")
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
     cluster.ends = fail
-    force(cluster, "second")
+    annotate(cluster, forceAt="second")
     await eventually(lambda: len(cluster.status()["history"]) == 2)
     over = [{"name": "age", "reason": "TooYoung"}, window]
     assert cluster.status()["history"][0]["passedOver"] == over
@@ -153,8 +132,3 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     gates = {one["name"]: one["state"] for one in cluster.status()["gates"]}
     assert gates == {"age": "Passed", "window": "Waiting"}
     assert len(cluster.jobs()) == 2
-
-
-def force(cluster: BundleCluster, value: str = "now") -> None:
-    annotations = {"operator.werf.dev/forceAt": value}
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})

@@ -238,6 +238,7 @@ async def test_a_deploy_that_runs_when_approval_is_asked_for_ends_and_its_retry_
     await deployed(cluster)
 
 
+@pytest.mark.needs("charts")
 async def test_a_risky_retry_of_a_plan_that_passed_by_itself_waits(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

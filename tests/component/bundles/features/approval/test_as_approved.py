@@ -108,7 +108,7 @@ async def test_what_was_stored_otherwise_quarantines_the_version_until_another_i
     assert condition(cluster, AS_APPROVED) == ("True", AS_APPROVED)
 
 
-@pytest.mark.needs("promotion")
+@pytest.mark.needs("promotion", "charts")
 async def test_it_ends_a_soak_and_withdraws_its_evidence(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -152,6 +152,7 @@ def logging(
     return end
 
 
+@pytest.mark.needs("charts")
 @pytest.mark.parametrize("log", FORGED)
 async def test_a_log_without_the_scripts_last_line_says_nothing(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, log: str
@@ -164,6 +165,7 @@ async def test_a_log_without_the_scripts_last_line_says_nothing(
     assert condition(cluster, AS_APPROVED) == ("Unknown", "Unreadable")
 
 
+@pytest.mark.needs("charts")
 async def test_after_a_kill_the_last_line_may_be_a_hooks(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -192,6 +194,7 @@ async def test_the_exit_code_tells_it_where_no_log_can_be_read(
     assert condition(cluster, AS_APPROVED) == DIFFERENT
 
 
+@pytest.mark.needs("charts")
 async def test_where_the_pod_is_gone_it_isnt_known(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -212,6 +215,7 @@ async def test_where_the_pod_is_gone_it_isnt_known(
     assert condition(cluster, AS_APPROVED) == ("Unknown", "Unreadable")
 
 
+@pytest.mark.needs("charts")
 async def test_without_an_approval_nothing_is_compared(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

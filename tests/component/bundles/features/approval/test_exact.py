@@ -43,6 +43,7 @@ async def test_the_retry_of_an_exact_plan_is_planned_anew_with_its_approval(
     assert plan(cluster)["exact"] is True
 
 
+@pytest.mark.needs("charts")
 async def test_a_file_that_keeps_differing_is_planned_without_it_after_two_deploys(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

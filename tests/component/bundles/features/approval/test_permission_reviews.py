@@ -72,6 +72,7 @@ async def test_each_permission_is_asked_about_once_for_a_plan(
     assert len(cluster.asked) == 2 * polls
 
 
+@pytest.mark.needs("charts")
 async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -175,6 +176,7 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     assert cluster.jobs() == []
 
 
+@pytest.mark.needs("charts")
 async def test_reviews_that_hang_hold_nothing_up_and_end(
     cluster: BundleCluster,
     run: Run,

@@ -130,6 +130,7 @@ async def test_a_job_without_a_plan_is_a_failed_plan(
     assert cluster.message().count("planning failed once") == 1
 
 
+@pytest.mark.needs("charts")
 @pytest.mark.parametrize(
     ("said", "message"),
     [("set replicas", "set replicas"), ("set replicas: 7", "<see the pod's log>")],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ON_RISK, condition, idle
+from tests.component.bundles.approvals import annotate, condition, idle
 from tests.component.bundles.attesting import (
     ATTEST,
     AttestedRegistry,
@@ -20,9 +22,8 @@ from tests.component.bundles.attesting import (
 from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
-from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.promoting import annotate, deployed, waits
+from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.promoting import deployed, waits
 from tests.component.bundles.waiting import eventually
 from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering
@@ -174,24 +175,6 @@ async def test_a_hold_withdraws_and_its_end_attests_anew(
     await deployed(cluster, "production", "1.0.0")
 
 
-@pytest.mark.needs("approval")
-async def test_a_deploy_that_isnt_as_approved_withdraws(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    attest_key(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    bundle("staging", attest=ATTEST, approval=ON_RISK)
-    await run(timer_interval=1.0)
-    await said(cluster, "Attested")
-    werf.stores = lambda _: "other"
-
-    cluster.change("bundles", "staging", spec={"env": {"WERF_SET_A": "a=1"}})
-
-    await said(cluster, "Withdrawn")
-    (statement,) = registry.statements(digest)
-    assert statement.reason == "1.0.0 wasn't deployed as approved"
-
-
 async def test_a_user_withdraws_and_deleting_the_bundle_withdraws_nothing(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
@@ -266,68 +249,27 @@ async def test_a_failing_push_is_tried_again_after_growing_pauses(
         await eventually(lambda wanted=count + 1: counter.get() == wanted)
 
 
-async def test_a_withdrawal_that_cannot_be_pushed_keeps_no_newer_version_from_being_attested(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    """Of a version that the registry has deleted meanwhile."""
-    attest_key(cluster)
-    first = registry.put("app", "1.0.0", "one")
-    bundle("staging", version="1.*", attest=ATTEST)
-    operator = await run(timer_interval=0.5)
-    await said(cluster, "Attested")
-    registry.put("app", "1.1.0", "two")
-    await eventually(lambda: record(cluster).get("version") == "1.1.0", "the next is attested")
-    await said(cluster, "Attested")
-    del registry.untagged["app", first], registry.manifests["app", "1.0.0"]
-
-    annotate(cluster, "staging", withdraw=f"{first} a hole in it")
-
-    await eventually(lambda: cluster.status("staging")["attest"][0]["state"] == "Gone")
-    await told(cluster, "Attested")
-    registry.put("app", "1.2.0", "three")
-    await eventually(lambda: record(cluster).get("version") == "1.2.0", "it is deployed")
-    await said(cluster, "Attested")
-    states = {one["version"]: one["state"] for one in cluster.status("staging")["attest"]}
-    assert states == {"1.0.0": "Gone", "1.1.0": "Attested", "1.2.0": "Attested"}
-    assert condition(cluster, "Attested", "staging")[0] == "True"
-    failed = operator.metrics.of(AttestMetrics).attestations.labels("TagNotFound")._value.get()
-    assert failed == 1, "it isn't tried all the time"
-
-
-async def test_a_missing_key_is_told_and_taken_as_soon_as_it_is_there(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.namespace("kube-system")
-    registry.put("app", "1.0.0", "one")
-    bundle("staging", attest=ATTEST)
-    await run(timer_interval=3600.0)
-    message = await told(cluster, "AttestKeyInvalid")
-    assert message.endswith("Secret team/attest-key of spec.attest doesn't exist; create it")
-
-    attest_key(cluster)
-
-    await said(cluster, "Attested")
-
-
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
+        (None, "Secret team/attest-key of spec.attest doesn't exist; create it"),
         ({}, "has no key key.pem; add it"),
         ({"key.pem": b"secret text"}, "isn't PEM: store one private key"),
         ({"key.pem": private_pem(password=b"one")}, "there is no password for it: add it"),
     ],
 )
-async def test_a_key_that_cannot_be_used_is_told_without_its_content(
+async def test_a_key_that_cannot_be_used_is_told_without_its_content_and_taken_once_it_can(
     cluster: BundleCluster,
     registry: AttestedRegistry,
     run: Run,
     bundle: Make,
-    data: dict[str, bytes],
+    data: dict[str, bytes] | None,
     fault: str,
 ) -> None:
     cluster.namespace("kube-system")
-    encoded = {name: b64encode(content).decode() for name, content in data.items()}
-    cluster.put_object("secrets", "attest-key", data=encoded)
+    if data is not None:
+        encoded = {name: b64encode(content).decode() for name, content in data.items()}
+        cluster.put_object("secrets", "attest-key", data=encoded)
     registry.put("app", "1.0.0", "one")
     bundle("staging", attest=ATTEST)
     await run(timer_interval=3600.0)
@@ -337,6 +279,8 @@ async def test_a_key_that_cannot_be_used_is_told_without_its_content(
     assert fault in message
     assert "secret text" not in str(cluster.statuses)
     assert registry.pushes == []
+    attest_key(cluster)
+    await said(cluster, "Attested")
 
 
 async def test_an_encrypted_key_and_a_credential_of_its_own(
@@ -465,28 +409,6 @@ async def test_where_the_registry_deletes_nothing_it_is_counted(
     assert len(registry.statements(digest)) == 2
 
 
-async def test_a_new_leader_pushes_what_the_former_one_recorded_and_the_same(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    attest_key(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    registry.fault, registry.fault_at = answering(503), "/blobs/uploads/"
-    bundle("staging", attest=ATTEST)
-    first = await run(timer_interval=3600.0)
-    before = await said(cluster, "Attesting")
-    await told(cluster, "RegistryUnreachable")
-    await idle(first)
-    await first.stop()
-    registry.fault = None
-
-    await run(timer_interval=3600.0)
-
-    after = await said(cluster, "Attested")
-    assert after["issuedAt"] == before["issuedAt"]
-    assert len(registry.statements(digest)) == 1
-    assert await told(cluster, "Attested")
-
-
 WRITES = 5
 """Finalizer, attempt, Job, outcome with the statement's record, the statement's end; and the
 Job's TTL, which may be before or after that."""
@@ -499,9 +421,10 @@ async def test_a_process_that_dies_at_any_write_attests_once(
     attest_key(cluster)
     digest = registry.put("app", "1.0.0", "one")
     bundle("staging", attest=ATTEST)
-    await die_after(cluster, run, number)
+    soon = partial(run, timing=replace(TIMING, job_handover=0.5))
+    await die_after(cluster, soon, number)
 
-    await run()
+    await soon()
 
     found = await said(cluster, "Attested")
     assert set(registry.pushes) == {found["manifest"]}

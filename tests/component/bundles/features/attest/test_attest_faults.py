@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.component.bundles.approvals import idle
+from tests.component.bundles.approvals import annotate, idle
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key, private_pem
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.features.attest.test_attest import said, told
 from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.promoting import annotate, deployed
+from tests.component.bundles.promoting import deployed
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import answering

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import condition
+from tests.component.bundles.approvals import annotate, condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.test_failed_polls import (
@@ -152,8 +152,7 @@ async def test_dependants_see_a_failed_poll_at_once(
     assert condition(cluster, "Ready") == DEPLOYED
 
     registry.put("front", "1.1.0", "two")
-    annotations = {"operator.werf.dev/requestedAt": "now"}
-    cluster.change("bundles", "front", metadata={"annotations": annotations})
+    annotate(cluster, "front", requestedAt="now")
 
     await eventually(lambda: cluster.status("front").get("gates"))
     (gate,) = cluster.status("front")["gates"]

@@ -147,7 +147,7 @@ async def test_the_job_that_found_drift_is_kept_until_the_next_check(
     await eventually(lambda: secrets(cluster) == operations(cluster.status()["baseline"]))
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_on_risk_needs_the_baseline_alone(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:

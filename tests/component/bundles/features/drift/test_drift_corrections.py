@@ -92,7 +92,7 @@ async def test_drift_is_corrected_and_looked_for_at_once(
     assert cluster.reason() == "Deployed"
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -112,7 +112,7 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     assert history(cluster)[0] == ("Succeeded", False)
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_a_request_that_waits_for_approval_isnt_answered_by_a_correction(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -341,6 +341,7 @@ async def test_other_drift_is_corrected_too(
     assert release.drift["corrections"] == 3
 
 
+@pytest.mark.needs("charts")
 async def test_a_version_whose_dependencies_arent_vendored_isnt_deployed_again(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
 ) -> None:

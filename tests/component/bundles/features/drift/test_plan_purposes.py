@@ -340,7 +340,7 @@ async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
 # --- a plan without operations: werf only stores the release (werf 2 ends with 2, werf 3 with 3)
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 @pytest.mark.parametrize(
     ("mode", "reason"), [("OnRisk", "Deployed"), ("Always", "AwaitingApproval")]
 )

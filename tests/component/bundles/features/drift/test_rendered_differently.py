@@ -127,6 +127,7 @@ async def test_a_baseline_of_before_this_was_judged_isnt_bound(
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("charts")
 async def test_what_renders_the_same_is_put_back_unasked(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release
 ) -> None:

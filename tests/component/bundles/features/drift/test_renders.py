@@ -83,6 +83,7 @@ async def test_a_plan_renders_twice_its_deploy_once_and_a_preview_once(
     assert scripts.counts() == [("plan", 1, 2), ("deploy", 1, 1), ("plan", 1, 1)]
 
 
+@pytest.mark.needs("charts")
 async def test_a_deploy_without_a_plan_renders_once_its_baseline_twice_and_a_check_once(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, scripts: Scripts
 ) -> None:

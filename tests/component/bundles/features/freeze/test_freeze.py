@@ -220,25 +220,6 @@ async def test_after_a_restart_a_job_that_has_not_started_is_ended(
     await eventually(lambda: given_up(cluster, cluster.runs[0]))
 
 
-async def test_a_restart_after_the_job_was_ended_does_not_count_it_either(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    bundle()
-    operator = await run()
-    await eventually(cluster.jobs)
-    freeze(cluster)
-    await eventually(lambda: given_up(cluster, cluster.runs[0]))
-    await operator.stop(0.0)
-    cluster.end_without_pod(cluster.runs[0])
-
-    await run()
-
-    await waits(cluster)
-    assert cluster.status()["attempted"]["reason"] == "Frozen"
-    assert not cluster.status()["attempted"].get("interruptions")
-
-
 async def test_a_request_that_a_freeze_delays_is_said_to_wait_and_handled_when_it_ends(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -267,20 +248,6 @@ async def test_no_time_of_a_retry_is_promised_that_a_freeze_will_prevent(
     assert gate(cluster)["reason"] == "Frozen"
     thaw_all(cluster)
     await eventually(lambda: "Next attempt at" in cluster.message())
-    assert len(cluster.runs) == 1
-
-
-async def test_a_retry_waits_and_a_quarantine_stays(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends = None
-    bundle(retry={"limit": 3, "backoff": "1s"})
-    await run()
-    await eventually(lambda: cluster.runs)
-    freeze(cluster)
-    cluster.end_job(cluster.runs[0], *fail({}))
-    await waits(cluster)
-    assert cluster.status()["attempted"]["failures"] == 1
     assert len(cluster.runs) == 1
 
 

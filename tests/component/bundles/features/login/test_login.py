@@ -25,7 +25,7 @@ from tests.component.bundles.fake_cluster import (
 )
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually, given_up
+from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
@@ -299,17 +299,6 @@ async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_le
     assert login_of(cluster, name) == config(cloud.tokens[0])
 
 
-async def test_a_job_that_vanished_leaves_none(
-    cluster: BundleCluster, begin: Callable[..., Any]
-) -> None:
-    cluster.ends = None
-    await begin(retry={"limit": 2, "backoff": "1s"})
-    (name,) = await eventually(lambda: cluster.runs)
-    cluster.drop(path_of("jobs", name))
-    await eventually(lambda: len(cluster.runs) == 2)
-    await eventually(lambda: logins(cluster) == {f"{cluster.runs[1]}-login"})
-
-
 async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
@@ -555,9 +544,17 @@ def forms(token: str) -> tuple[str, ...]:
     return token, pair, encoded, quote(token, safe=""), quote(token), secret
 
 
-@pytest.mark.parametrize("readable", [True, False])
-@pytest.mark.parametrize("renewed", [False, True])
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("readable", "renewed", "restarted"),
+    [
+        (True, False, True),
+        (True, True, True),
+        (False, False, True),
+        (True, True, False),
+        (False, True, False),
+        (False, False, False),
+    ],
+)
 async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_know(
     cluster: BundleCluster,
     cloud: Cloud,
@@ -698,20 +695,6 @@ def replaced_by_mallory(cluster: BundleCluster, name: str) -> None:
     cluster.put_object("secrets", name, data=body)
 
 
-async def test_a_secret_of_somebody_else_under_its_name_is_replaced_before_the_job(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    refusals = cluster.refuse("create", "/jobs", 500)
-    await begin()
-    (name,) = await eventually(lambda: logins(cluster))
-    replaced_by_mallory(cluster, name)
-    job = name.removesuffix("-login")
-    await eventually(lambda: login_of(cluster, job) == config(cloud.tokens[0]))
-    refusals.clear()
-    await deployed(cluster)
-    await eventually(lambda: not logins(cluster))
-
-
 async def test_that_its_secret_was_replaced_reveals_no_token(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
@@ -737,19 +720,4 @@ async def test_a_quota_without_secrets_is_named(
     assert (attempted["outcome"], attempted["failures"]) == ("Interrupted", 0)
     assert not cluster.runs
     refusals.clear()
-    await deployed(cluster)
-
-
-async def test_a_deleted_one_ends_the_job_and_the_next_attempt_has_its_own(
-    cluster: BundleCluster, begin: Callable[..., Any]
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    operator = await begin(retry={"limit": 3, "backoff": "1s"})
-    (name,) = await eventually(lambda: cluster.runs)
-    cluster.drop(path_of("secrets", f"{name}-login"))
-
-    assert await given_up(cluster, operator, name) == "PlanChanged"
-    cluster.ends = succeed
-    cluster.end_without_pod(name)
-    await eventually(lambda: len(cluster.runs) == 2)
     await deployed(cluster)

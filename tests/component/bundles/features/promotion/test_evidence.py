@@ -245,26 +245,6 @@ async def test_one_key_for_two_environments_is_an_invalid_spec(
     await deployed(cluster, "production", "1.0.0")
 
 
-async def test_keys_that_become_equal_later_are_an_invalid_spec(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    """Nothing newer is deployed then."""
-    digest = registry.put("app", "1.0.0", "one")
-    registry.attest(digest)
-    registry.attest(digest, "ed25519", environment="canary")
-    trust(cluster)
-    trust(cluster, "ed25519", name="canary-keys")
-    bundle("production", version="1.*", promoteFrom=promoted_by({}, CANARY))
-    await run(timer_interval=3600.0)
-    await deployed(cluster, "production", "1.0.0")
-
-    trust(cluster, "P-256", name="canary-keys")
-
-    await eventually(lambda: cluster.reason("production") == "InvalidSpec", "it is told")
-    assert "is also a key of staging" in cluster.message("production")
-    assert len(cluster.jobs()) == 1
-
-
 @pytest.mark.needs("signatures")
 async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
@@ -360,23 +340,6 @@ async def test_the_same_digest_in_another_repository_is_promoted_by_copied_attes
     await deployed(cluster, "production", "9.9.9")
 
     assert cluster.status("production")["deployed"]["digest"] == digest
-
-
-async def test_after_a_restart_what_waits_waits_and_what_is_attested_is_deployed(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    trust(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    bundle("production", promoteFrom=promoted_by())
-    first = await run(timer_interval=1.0)
-    await waits(cluster, "NotPromoted")
-    await idle(first)
-    await first.stop()
-    registry.attest(digest)
-
-    await run(timer_interval=1.0)
-
-    await deployed(cluster, "production", "1.0.0")
 
 
 async def test_the_end_of_a_withdrawal_is_told_and_kept(

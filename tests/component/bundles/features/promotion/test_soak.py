@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tests.component.bundles.approvals import idle
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.approvals import annotate, idle
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import (
     CONSENT,
-    annotate,
     deployed,
     gate_of,
     promoted_from,
@@ -23,26 +22,6 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.seen_time import Gap, SeenTime
-
-
-async def test_the_evidence_of_a_version_stays_when_the_source_moves_up_and_goes_when_down(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging", version="1.0.0", metadata={"annotations": CONSENT})
-    await run(timer_interval=1.0)
-    await deployed(cluster, "staging", "1.0.0")
-    registry.put("app", "1.1.0", "next")
-    cluster.change("bundles", "staging", spec={"version": "1.1.0"})
-    await deployed(cluster, "staging", "1.1.0")
-    assert [bool(one.get("longest")) for one in soak_of(cluster, "staging")] == [True, False]
-    cluster.change("bundles", "staging", spec={"version": "1.0.0"})
-    await deployed(cluster, "staging", "1.0.0")
-    down, there = soak_of(cluster, "staging")
-    assert (down["version"], down["until"] is not None) == ("1.1.0", True)
-    assert "longest" not in down
-    assert (there["version"], there.get("until")) == ("1.0.0", None)
-    bundle("production", version="1.1.0", promoteFrom=promoted_from("staging"))
-    assert "no longer counts in Bundle team/staging" in await waits(cluster, "NotPromoted")
 
 
 async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
@@ -111,23 +90,6 @@ async def test_what_is_older_than_the_bundle_promotes_nothing_even_while_it_cant
     await idle(operator)
     assert soak_of(cluster, "staging") == soak
     assert cluster.jobs() == []
-
-
-async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("staging", version="1.*", retry={"limit": 0}, metadata={"annotations": CONSENT})
-    await run(timer_interval=1.0)
-    await deployed(cluster, "staging", "1.0.0")
-    cluster.ends = fail
-    registry.put("app", "1.1.0", "next")
-    await eventually(lambda: cluster.reason("staging") == "Quarantined")
-    (record,) = soak_of(cluster, "staging")
-    assert record["brokenBy"] == "a deploy of 1.1.0 failed"
-    assert "longest" not in record
-    cluster.ends = succeed
-    bundle("production", version="1.0.0", promoteFrom=promoted_from("staging"))
-    assert "a deploy of 1.1.0 failed" in await waits(cluster, "NotPromoted")
 
 
 async def test_time_that_no_operator_saw_does_not_count_and_is_said(

@@ -21,14 +21,11 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.freezing import freeze, thaw
 from tests.component.bundles.promoting import promoted_from, soak_of
 from tests.component.bundles.telling import Told
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 from tests.unit.signatures.making import key, public_pem
-
-OTHER = "sha256:" + 64 * "f"
 
 
 def deployed(cluster: BundleCluster, name: str = "shop") -> str:
@@ -89,11 +86,6 @@ async def rolled_back(cluster: BundleCluster, digest: str) -> None:
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Pinned"))
 
 
-async def polled(registry: FakeRegistry, times: int = 3) -> None:
-    polls = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= polls + 2 * times, "polls")
-
-
 async def test_the_pinned_version_is_deployed_and_stays_until_it_is_unpinned(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:
@@ -120,7 +112,7 @@ async def test_the_pinned_version_is_deployed_and_stays_until_it_is_unpinned(
     assert deployed(cluster) == first
     await operator.stop()
     await run(timer_interval=1.0)
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == first
     assert len(cluster.runs) == 3
 
@@ -179,11 +171,11 @@ async def test_an_unpin_that_was_seen_before_a_restart_is_done_after_it(
 async def test_what_is_pinned_and_runs_stays_ready_when_it_is_skipped(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    first, _, _ = await deploy_two(cluster, registry, run, bundle)
+    first, _, operator = await deploy_two(cluster, registry, run, bundle)
     pin(cluster, f"1.0.0@{first}")
     await rolled_back(cluster, first)
     annotate(cluster, **{"skip-digests": first})
-    await polled(registry)
+    await polled(operator, registry)
     assert condition(cluster, "Ready") == ("True", "Deployed")
     cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "blue"}})
     await eventually(lambda: condition(cluster, "Ready") == ("False", "Skipped"))
@@ -192,12 +184,7 @@ async def test_what_is_pinned_and_runs_stays_ready_when_it_is_skipped(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("version", "1.*.*"),
-        ("tagFilter", "1.*"),
-        ("prerelease", True),
-        ("repo", "other"),
-    ],
+    [("version", "1.*.*"), ("repo", "other")],
 )
 async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_not(
     cluster: BundleCluster,
@@ -208,7 +195,7 @@ async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_no
     field: str,
     value: object,
 ) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
     registry.put("other", "1.1.0", "second")
     pin(cluster, f"1.0.0@{first}")
     await rolled_back(cluster, first)
@@ -225,22 +212,17 @@ async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_no
     await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
     assert pin_of(cluster) == {"requested": f"1.0.0@{first}"}, "the value isn't taken again"
     assert "was edited" in told.said["Unpinned"][0]
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == second
 
 
 async def test_what_was_never_deployed_from_this_repository_is_refused_by_name(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
 ) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
     unknown = registry.put("app", "0.9.0", "never deployed here")
     bad = {
         f"0.9.0@{unknown}": "no successful deploy of 0.9.0",
-        f"9.9.9@{first}": f"{first} was deployed as 1.0.0, not as 9.9.9",
-        f"1.0.0@{OTHER}": "no successful deploy",
-        "1.0.0": "isn't VERSION@sha256:",
-        f"1.0.0@{first} ": "isn't VERSION@sha256:",
-        f"../1@{first}": "isn't VERSION@sha256:",
         "x" * 200_000: "isn't VERSION@sha256:",
         "": "isn't VERSION@sha256:",
     }
@@ -261,7 +243,7 @@ async def test_what_was_never_deployed_from_this_repository_is_refused_by_name(
     found = await seen(cluster, f"0.9.0@{unknown}")
     assert found["digest"] == first, "the former pin stays"
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Pinned"))
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == first
 
     cluster.change("bundles", "shop", spec={"repo": "other"})
@@ -301,13 +283,13 @@ async def test_a_failed_version_is_no_target_and_the_targets_outlive_its_retries
 async def test_without_its_manifest_in_the_registry_what_runs_stays(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
     registry.untag("app", "1.0.0")
     registry.untagged.clear()
     pin(cluster, f"1.0.0@{first}")
     await eventually(lambda: cluster.reason() == "TagNotFound")
     assert f"1.0.0 ({first[:19]}) is pinned" in cluster.message()
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == second
     assert len(cluster.runs) == 2
 
@@ -351,7 +333,7 @@ async def test_a_version_ages_while_another_one_is_pinned(
 async def test_where_no_tag_names_a_version_any_more_none_is_available(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    first, _, _ = await deploy_two(cluster, registry, run, bundle)
+    first, _, operator = await deploy_two(cluster, registry, run, bundle)
     for tag in ("1.0.0", "1.1.0"):
         registry.untag("app", tag)
     await eventually(lambda: "version" not in cluster.status()["available"])
@@ -363,7 +345,7 @@ async def test_where_no_tag_names_a_version_any_more_none_is_available(
     assert "version" not in cluster.status()["available"]
     pin(cluster, "none")
     await seen(cluster, "none")
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == first, "nothing else is there to be deployed"
 
 
@@ -394,13 +376,13 @@ async def test_age_promotion_and_dependencies_are_passed_over_and_named(
 async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
+    first, second, operator = await deploy_two(cluster, registry, run, bundle)
     cluster.change("bundles", "shop", spec={"windows": _closed()})
     pin(cluster, f"1.0.0@{first}")
     annotate(cluster, forceAt="now")
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
     assert condition(cluster, "Ready")[0] == "Unknown", "what was asked for doesn't run"
-    await polled(registry)
+    await polled(operator, registry)
     assert deployed(cluster) == second
     cluster.change("bundles", "shop", spec={"windows": None})
     await rolled_back(cluster, first)
@@ -454,20 +436,6 @@ async def test_evidence_of_the_version_left_is_withdrawn_when_the_rollback_is_se
     assert record["brokenBy"] == "it is rolled back to main"
 
 
-async def test_two_edits_before_a_look_count_as_the_last(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, operator = await deploy_two(cluster, registry, run, bundle)
-    await operator.stop()
-    pin(cluster, f"1.0.0@{first}")
-    pin(cluster, "none")
-    await run(timer_interval=1.0)
-    assert await seen(cluster, "none") == {"requested": "none"}
-    await polled(registry)
-    assert deployed(cluster) == second
-    assert len(cluster.runs) == 2
-
-
 @pytest.mark.needs("windows", "approval")
 async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
@@ -507,21 +475,6 @@ def _closed() -> list[dict[str, object]]:
     return [{"days": [day], "from": "09:00", "to": "10:00"}]
 
 
-@pytest.mark.needs("freeze")
-async def test_a_freeze_holds_it_back(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
-) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
-    freeze(cluster)
-    pin(cluster, f"1.0.0@{first}")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Frozen"))
-    await polled(registry)
-    assert deployed(cluster) == second
-    thaw(cluster)
-    await rolled_back(cluster, first)
-    assert len(told.said["Pinned"]) == 1, "when it was seen"
-
-
 @pytest.mark.needs("signatures")
 async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_required(
     cluster: BundleCluster, run: Run, bundle: Make
@@ -532,7 +485,7 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         first = registry.put("app", "1.0.0", "first")
         cluster.put_object("configmaps", "keys", data={"0.pub": public_pem(key("P-256")).decode()})
         here = partial(bundle, registry=registry.host)
-        _, second, _ = await deploy_two(cluster, registry, run, here)
+        _, second, operator = await deploy_two(cluster, registry, run, here)
         registry.sign(second)
         cluster.change("bundles", "shop", spec={"verify": VERIFY})
         await eventually(lambda: condition(cluster, "Verified") == ("True", "Verified"))
@@ -543,7 +496,7 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         assert condition(cluster, "Ready") == ("False", "Unsigned")
         annotate(cluster, forceAt="now")
         await eventually(lambda: cluster.status().get("lastHandledForce") == "now")
-        await polled(registry)
+        await polled(operator, registry)
         assert (deployed(cluster), len(cluster.runs)) == (second, runs)
 
         registry.sign(first)
@@ -615,13 +568,13 @@ async def test_where_a_quarantined_version_is_skipped_the_next_lower_one_is_depl
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     bundle(version="1.*", retry={"limit": 0, "backoff": "1s"})
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await eventually(lambda: cluster.reason() == "Deployed")
     cluster.ends = lambda job: fail(job) if "1.2.0" in str(job) else succeed(job)
     bad = registry.put("app", "1.2.0", "bad")
     await eventually(lambda: cluster.reason() == "Quarantined")
     lower = registry.put("app", "1.1.0", "lower")
-    await polled(registry)
+    await polled(operator, registry)
     assert cluster.reason() == "Quarantined", "nothing lower replaces it by itself"
     annotate(cluster, **{"skip-digests": bad})
     await eventually(lambda: deployed(cluster) == lower)

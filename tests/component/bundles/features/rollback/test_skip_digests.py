@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, approve, condition, waits
+from tests.component.bundles.approvals import ALWAYS, annotate, approve, condition, waits
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
@@ -12,9 +12,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 
 def skip(cluster: BundleCluster, *digests: str) -> None:
-    value = ", ".join(digests) or None
-    annotations = {"operator.werf.dev/skip-digests": value}
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})
+    annotate(cluster, skip_digests=", ".join(digests) or None)
 
 
 def deployed(cluster: BundleCluster) -> str:
@@ -50,8 +48,7 @@ async def test_no_request_and_no_edit_deploys_it(
     await eventually(lambda: cluster.reason() == "Deployed")
     first, second = deployed(cluster), registry.put("app", "1.0.0", "pushed anew")
     skip(cluster, second)
-    annotations = {f"operator.werf.dev/{request_}": "now"}
-    cluster.change("bundles", "shop", metadata={"annotations": annotations})
+    annotate(cluster, **{request_: "now"})
     echo = "lastHandledRequest" if request_ == "requestedAt" else "lastHandledForce"
     await eventually(lambda: cluster.status().get(echo) == "now")
     await eventually(lambda: len(cluster.runs) == 2 and cluster.reason() == "Deployed")
@@ -100,9 +97,7 @@ async def test_a_plan_of_it_that_waits_is_replaced_and_an_approved_one_is_not_de
     await run()
     found = await waits(cluster, digest=bad)
     if is_approved:  # by the same edit: the decision is taken before the digest is skipped
-        named = {"approved-plan": found["id"], "approved-by": "ann", "skip-digests": bad}
-        annotations = {f"operator.werf.dev/{key}": value for key, value in named.items()}
-        cluster.change("bundles", "shop", metadata={"annotations": annotations})
+        annotate(cluster, approved_plan=found["id"], approved_by="ann", skip_digests=bad)
     else:
         skip(cluster, bad)
     found = await waits(cluster, digest=lower)

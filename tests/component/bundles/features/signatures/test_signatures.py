@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -106,7 +105,7 @@ async def test_while_signatures_cannot_be_read_nothing_is_deployed(
     registry.fault, registry.fault_at = fault, SIGNATURES
     bundle(verify=VERIFY)
     bundle("other")
-    await run(timer_interval=1.0)
+    await run(timer_interval=1.0, registry_seconds=1.0)
     await deployed(cluster, "other")
     await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
     assert condition(cluster, "UpdatePending") == ("True", "VerificationUnavailable")
@@ -281,7 +280,7 @@ async def test_a_policy_that_cannot_be_read_any_more_stops_what_is_new(
     assert len(cluster.jobs()) == 1
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     cluster: BundleCluster,
     registry: Signed,
@@ -294,7 +293,7 @@ async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     new = registry.put("app", "1.0.1", "two")
     registry.sign(new, "P-256 second")
     bundle(verify=VERIFY, approval=ALWAYS, version="1.0.*")
-    await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0)
     await waits(cluster, version="1.0.0")
     found = plan(cluster)
     assert [one["state"] for one in cluster.status()["gates"]] == [
@@ -308,7 +307,7 @@ async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
 
     await waits(cluster, version="1.0.1")
     approve(cluster, found)
-    await asyncio.sleep(0.5)
+    await idle(operator)
     assert cluster.jobs() == [], "the plan that was dropped can't be approved"
     approve(cluster, plan(cluster))
     await deployed(cluster, digest=new)
@@ -324,13 +323,13 @@ async def test_while_the_version_of_a_plan_cannot_be_judged_its_approval_deploys
     digest = registry.put("app", "1.0.0", "one")
     registry.sign(digest)
     bundle(verify=VERIFY, approval=ALWAYS)
-    await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0)
     await waits(cluster, version="1.0.0")
 
     cluster.change("configmaps", "keys", data={"a.pub": "garbage"})
     await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
     approve(cluster, plan(cluster))
-    await asyncio.sleep(0.5)
+    await idle(operator)
     assert cluster.jobs() == []
 
     cluster.change("configmaps", "keys", data={"a.pub": public_pem(key("P-256")).decode()})
@@ -369,7 +368,7 @@ async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_t
     first = registry.put("app", "1.0.0", "one")
     registry.sign(first)
     bundle(verify=VERIFY, approval=ALWAYS, version="1.0.*")
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await waits(cluster, version="1.0.0")
     registry.sign(registry.put("app", "1.0.1", "two"))
     await waits(cluster, version="1.0.0", newer="1.0.1")
@@ -378,7 +377,7 @@ async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_t
     trust("P-256", "P-256 second")  # what was known holds no longer
     await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
     approve(cluster, plan(cluster))
-    await asyncio.sleep(0.5)
+    await idle(operator)
     assert (cluster.jobs(), plan(cluster)["version"]) == ([], "1.0.0")
 
     registry.fault = None

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 from base64 import b64encode
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.e2e.bundles.conftest import Operator, Team, make_team
-from tests.e2e.conftest import directory_of
+from tests.e2e.bundles.conftest import Team, make_team
 from tests.e2e.installation import installed
 from tests.e2e.operator_process import until
-from tests.e2e.owned_cluster import owned_cluster
 
 from copyrator.cli import cli
 from localcluster import Cluster
@@ -165,24 +161,6 @@ def test_a_withdrawal_that_the_registry_lacks_is_no_success(team: Team) -> None:
     until(lambda: team.status("staging")["attest"][-1]["state"] == "Withdrawn", "it is pushed")
 
 
-def test_a_kill_between_record_and_push_attests_once(
-    team: Team, registry: str, operator: Operator
-) -> None:
-    digest = push(team.chart("first"), registry, team.repo, "1.0.0")
-    make_key(team, "staging")
-    team.bundle("staging", registry=registry, attest=attest("staging"))
-    until(lambda: team.status("staging").get("attest"), "it is recorded")
-    operator.stop(signal.SIGKILL)
-    before = team.status("staging")["attest"][-1]
-
-    operator.start()
-
-    until(lambda: team.status("staging")["attest"][-1]["state"] == "Attested", "it is attested")
-    assert team.status("staging")["attest"][-1]["issuedAt"] == before["issuedAt"]
-    team.bundle("production", registry=registry, promoteFrom=promoted_by("staging"))
-    team.wait_deployed("production", digest)
-
-
 def test_staging_in_another_cluster_attests_with_its_operators_key(
     team: Team, disposable: Cluster, tmp_path: Path
 ) -> None:
@@ -232,52 +210,3 @@ def test_staging_in_another_cluster_attests_with_its_operators_key(
     for bundle in ("shop", "later"):  # else they are seen by who else uses the cluster
         team.delete("bundles", bundle)
         team.wait_gone("bundles", bundle)
-
-
-def test_a_chain_over_three_clusters(team: Team, disposable: Cluster, tmp_path: Path) -> None:
-    """Each with its operator; what they share is a registry."""
-    digest = team.publish("1.0.0", "first")
-    name, registry = team.namespace, team.cluster.registry
-    keys = {one: new_key() for one in ("dev", "staging")}
-    with owned_cluster(directory_of("-third")) as third, ExitStack() as stack:
-        teams = []
-        for cluster in (third, disposable):
-            api = cluster.api()
-            api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-            teams.append(make_team(cluster, api, name, tmp_path))
-            log = tmp_path / f"{len(teams)}.log"
-            settings = {"WERF_OPERATOR_TIMER_INTERVAL": "2"}
-            stack.enter_context(installed(cluster, log, settings)).start()
-        dev, staging = teams
-        for there, environment in ((dev, "dev"), (staging, "staging")):
-            there.create("secrets", f"{environment}-key", data=private(keys[environment]))
-        for there, environment in ((staging, "dev"), (team, "staging")):
-            there.create("configmaps", f"{environment}-keys", data=public(keys[environment]))
-        team.bundle("shop", promoteFrom=promoted_by("staging"))
-        staging.bundle(
-            "shop", registry=registry, promoteFrom=promoted_by("dev"), attest=attest("staging")
-        )
-        team.wait_condition("shop", "Ready", "NotPromoted")
-        staging.wait_condition("shop", "Ready", "NotPromoted")
-
-        dev.bundle("shop", registry=registry, attest=attest("dev"))
-
-        team.wait_deployed("shop", digest)
-        for there in (dev, staging, team):
-            there.delete("bundles", "shop")
-            there.wait_gone("bundles", "shop")
-
-
-def test_the_api_server_refuses_what_is_not_valid(team: Team) -> None:
-    from localcluster.api import ApiStatusError  # noqa: PLC0415
-
-    key = {"secretName": "a", "key": "b"}
-    for wrong, said in (
-        ({"environment": "Staging", "keyFrom": key}, "environment in body should match"),
-        ({"environment": "a", "keyFrom": {}}, "keyFrom must have secretName and key, or only oper"),
-        ({"environment": "a", "keyFrom": key | {"operator": True}}, "keyFrom must have secretName"),
-        ({"environment": "a", "keyFrom": key, "after": "soon"}, "after must be between 1s"),
-        ({"environment": "a", "keyFrom": key, "renew": "1s"}, "renew must be between 1m and 720h"),
-    ):
-        with pytest.raises(ApiStatusError, match=said):
-            team.bundle("shop", attest=wrong)

@@ -13,7 +13,7 @@ from tests.e2e.bundles.conftest import Operator, Team, is_gone
 from tests.e2e.conftest import directory_of
 from tests.e2e.operator_process import until
 from tests.e2e.owned_cluster import owned_cluster
-from tests.kubeconfigs import document, kubeconfig_data
+from tests.kubeconfigs import kubeconfig_data
 
 from localcluster import Cluster
 
@@ -166,29 +166,6 @@ def test_the_whole_life_of_a_release_in_another_cluster(
         assert token not in log
 
 
-def test_another_name_of_the_server_takes_another_plan_and_no_other_release(
-    operator: Operator, team: Team, target: Target
-) -> None:
-    place = team.namespace
-    target.make(place)
-    team.create("secrets", "other", data=target.data(place))
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", kubeConfig=KUBE_CONFIG, approval={"mode": "Always"}, retry=SOON)
-    first = planned(team, "1.0.0")
-    by_name = target.cluster.server.replace("127.0.0.1", "localhost")
-    team.patch("secrets", "other", data=target.data(place, server=by_name))
-    second = planned(team, "1.0.0", but=first["id"])
-    approve(team, first)
-    assert target.text(place) is None
-    approve(team, second)
-    assert team.wait_deployed("shop", digest)["deployed"]["server"] == by_name
-    team.patch("secrets", "other", data=target.data(place))
-    assert by_name in team.wait_reason("shop", "NamespaceChanged")["message"]
-    team.patch("secrets", "other", data=target.data(place, server=by_name))
-    team.wait_deployed("shop", digest)
-    assert target.text(place) == "first"
-
-
 def refusing() -> tuple[str, Callable[[], None]]:
     """A server where nobody listens."""
     with socket.socket() as free:
@@ -241,19 +218,3 @@ def test_a_credential_that_is_refused_is_not_the_versions_fault_either(
     team.patch("secrets", "other", data=target.data(place, "successor"))
     approve(team, planned(team, "1.0.0"))
     team.wait_deployed("shop", digest)
-
-
-def test_the_operators_own_cluster_and_what_runs_code_are_refused(
-    operator: Operator, team: Team, target: Target
-) -> None:
-    home = team.cluster.server
-    team.create("secrets", "other", data=kubeconfig_data(home, authority=target.authority))
-    team.publish("1.0.0", "first")
-    team.bundle("shop", kubeConfig=KUBE_CONFIG)
-    assert home in team.wait_reason("shop", "InvalidSpec")["message"]
-    plugin = document(target.cluster.server, authority=target.authority)
-    plugin["users"][0]["user"] = {"exec": {"command": "sh", "apiVersion": "v1"}}
-    encoded = base64.b64encode(json.dumps(plugin).encode()).decode()
-    team.patch("secrets", "other", data={"value": encoded})
-    assert "runs a command" in team.wait_reason("shop", "KubeConfigInvalid")["message"]
-    assert team.jobs("shop") == []

@@ -89,17 +89,6 @@ def test_a_release_elsewhere_is_deployed_with_consent_only_and_uninstalled_witho
     assert team.release("shop") is None
 
 
-def test_who_may_create_secrets_there_needs_no_annotation(author: Team, team: Team) -> None:
-    author.publish("1.0.0", "first")
-    author.bundle("shop", project_namespace=team.namespace)
-    author.wait_reason("shop", "ReleaseNotAccepted")
-    let(author, team.namespace, "*")
-    author.annotate("shop", requestedAt="now")
-    author.wait_reason("shop", "Deployed")
-    assert author.status("shop")["consent"]["by"] == "Permission"
-    assert (team.release("shop") or {})["text"] == "first"
-
-
 def test_an_author_elsewhere_with_a_faked_outcome_keeps_no_namespace_from_its_own_release(
     author: Team, team: Team
 ) -> None:

@@ -10,7 +10,6 @@ from tests.e2e.bundles.conftest import Operator, Team, stays
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
-from localcluster.api import ApiStatusError
 from localcluster.signing import attach, new_key, public_key, sign
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -161,15 +160,3 @@ def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(
     team.create(plural, "keys", **{content: {"cosign.pub": public_key(ann.key)}})
 
     team.wait_deployed("shop", digest)
-
-
-def test_a_spec_that_is_not_valid_is_refused_by_the_api_server(team: Team) -> None:
-    ref = {"kind": "Secret", "name": "x"}
-    for entry, text in (
-        ({}, "either cosign or notation"),
-        ({"cosign": {}}, "either keysFrom"),
-        ({"cosign": {"keysFrom": ref, "issuer": "https://x"}}, "either keysFrom"),
-        ({"notation": {"subjects": ["*"]}}, "caFrom or signingAuthorityFrom"),
-    ):
-        with pytest.raises(ApiStatusError, match=text):
-            team.bundle("shop", verify={"anyOf": [entry]})

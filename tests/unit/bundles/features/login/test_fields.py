@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.builders.bundles import bundle, parsed, refused
 
 from copyrator.api.clouds import CloudRegistry, Provider
@@ -15,16 +14,6 @@ def test_a_bundle_has_the_registry_of_its_provider() -> None:
     registry = CloudRegistry(Provider.AZURE, "shop.azurecr.io", domain="io")
     assert cloud_of(parsed(bundle(**AZURE))) == registry
     assert cloud_of(parsed(bundle(registry="shop.azurecr.io"))) is None
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("auth", "creds"), ("insecure", True), ("skipTLSVerify", True), ("caSecret", "ca")],
-)
-def test_what_a_provider_excludes(field: str, value: object) -> None:
-    found = refused(bundle(**AZURE, **{field: value}))
-    assert found.path == f"spec.{field}"
-    assert "must be removed with spec.provider" in found.message
 
 
 def test_the_registry_must_be_of_the_provider() -> None:

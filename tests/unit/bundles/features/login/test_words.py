@@ -6,6 +6,7 @@ import pytest
 from tests.unit.cli.view.test_bundle import NOW, bundle, cells, described
 
 from copyrator.api.text import detail_lines
+from copyrator.bundles.features.login.settings import LoginSettings
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (
     BundleView,
@@ -28,7 +29,7 @@ def test_a_list_shows_how_a_registry_is_logged_in_to(spec: dict[str, str], shown
 )
 def test_describe_and_why_say_whose_token_the_registry_gets(own: tuple[str, ...], who: str) -> None:
     body = bundle({"registry": "shop.azurecr.io", "provider": "azure"})
-    settings = Settings(operator_identity_namespaces=own)
+    settings = Settings(features=(LoginSettings(operator_identity_namespaces=own),))
     view = BundleView(body, NOW, Installation(settings=settings, namespace="copyrator"))
     assert f"Logs in as:    {who} (azure)" in detail_lines(describe_bundle(view))
     assert f"shop.azurecr.io gets tokens of {who} (azure)." in list(explain_bundle(view))

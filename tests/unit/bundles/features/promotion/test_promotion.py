@@ -72,37 +72,7 @@ def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
     none = parsed(None)
     assert isinstance(none, BundleSpec)
     assert not GATE.concerns(none)
-
-
-@pytest.mark.parametrize(
-    ("value", "path", "message"),
-    [
-        ({}, "spec.promoteFrom.bundles", "is required, or attestations: name where"),
-        ({"bundles": []}, "spec.promoteFrom.bundles", "is empty: name a Bundle"),
-        ([], "spec.promoteFrom", "must be a map"),
-        ({"bundles": "a"}, "spec.promoteFrom.bundles", "must be a list"),
-        ({"bundles": [{}]}, "spec.promoteFrom.bundles[0].name", "is required"),
-        ({"bundles": [{"name": "shop"}]}, "spec.promoteFrom.bundles[0].name", "itself"),
-        (
-            {"bundles": [{"name": "a", "namespace": "b*"}]},
-            "spec.promoteFrom.bundles[0].namespace",
-            "is a pattern",
-        ),
-        (
-            {"bundles": [{"name": f"a{n}"} for n in range(21)]},
-            "spec.promoteFrom.bundles",
-            "at most 20",
-        ),
-        ({"bundles": [{"name": "a"}], "soak": "1"}, "spec.promoteFrom.soak", "isn't a valid"),
-        ({"bundles": [{"name": "a"}], "soak": "0s"}, "spec.promoteFrom.soak", "between 1s"),
-        ({"bundles": [{"name": "a"}], "soak": "721h"}, "spec.promoteFrom.soak", "720h"),
-    ],
-)
-def test_what_is_not_valid_is_refused(value: Any, path: str, message: str) -> None:
-    found = parsed(value)
-    assert isinstance(found, InvalidSpec)
-    assert found.path == path
-    assert message in found.message
+    assert "'b*' is a pattern" in str(parsed({"bundles": [{"name": "a", "namespace": "b*"}]}))
 
 
 @pytest.mark.parametrize(

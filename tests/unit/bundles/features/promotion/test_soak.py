@@ -15,7 +15,6 @@ from tests.status_fields import changed
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.api.conditions import ConditionType
 from copyrator.api.keys import BundleKey
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.text import format_time
@@ -44,6 +43,17 @@ from copyrator.bundles.features.rollback.fields import PinStatus
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 REPO = "registry.example.com/shop"
+ALL_BAD = [
+    {"type": "Drifted", "status": "True"},
+    {"type": "Healthy", "status": "False"},
+    {"type": "AsApproved", "status": "False"},
+]
+NEEDS = {
+    "Drifted": pytest.mark.needs("drift"),
+    "Healthy": pytest.mark.needs("health"),
+    "AsApproved": pytest.mark.needs("approval"),
+}
+"""The features that say which of their conditions withdraws evidence."""
 
 
 def digest(version: str) -> str:
@@ -180,25 +190,35 @@ def test_time_alone_writes_nothing() -> None:
             [("1.1.0", None, False)],
             "it is rolled back to 1.1.0",
         ),
-        (
+        pytest.param(
             lambda b: b.condition("Drifted", "True").pin("1.0.0"),
             [("1.1.0", None, False)],
             "objects of the release drifted",
+            marks=NEEDS["Drifted"],
         ),
-        (
+        pytest.param(
             lambda b: b.condition("Drifted", "True"),
             [("1.1.0", None, False)],
             "objects of the release drifted",
+            marks=NEEDS["Drifted"],
         ),
-        (
+        pytest.param(
             lambda b: b.condition("Healthy", "False"),
             [("1.1.0", None, False)],
             "the release wasn't healthy",
+            marks=NEEDS["Healthy"],
         ),
-        (
+        pytest.param(
             lambda b: b.condition("AsApproved", "False"),
             [("1.1.0", None, False)],
             "1.1.0 wasn't deployed as approved",
+            marks=NEEDS["AsApproved"],
+        ),
+        pytest.param(
+            lambda b: b.write(conditions=conditions(*ALL_BAD)),
+            [("1.1.0", None, False)],
+            "1.1.0 wasn't deployed as approved",
+            marks=NEEDS.values(),
         ),
     ],
     ids=[
@@ -216,6 +236,7 @@ def test_time_alone_writes_nothing() -> None:
         "drifted",
         "unhealthy",
         "not as approved",
+        "all at once",
     ],
 )
 def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) -> None:
@@ -241,6 +262,7 @@ def test_what_ends_a_stretch_and_what_withdraws_the_evidence(happens, soak, by) 
         lambda b: b.ready("InvalidSpec"),
         lambda b: b.condition("AsApproved", "Unknown"),
         lambda b: b.condition("AsApproved", "True"),
+        lambda b: b.condition("Synced", "False"),
         lambda b: b.pin("1.1.0"),
         lambda b: b.pin("1.2.0"),
         lambda b: b.write(pin=PinStatus(requested="none")),
@@ -317,8 +339,16 @@ def test_what_no_clock_says_does_not_stand() -> None:
     ("breaks", "mends"),
     [
         (lambda b: b.hold("x"), lambda b: b.hold(None)),
-        (lambda b: b.condition("Drifted", "True"), lambda b: b.condition("Drifted", "False")),
-        (lambda b: b.condition("Healthy", "False"), lambda b: b.condition("Healthy", "True")),
+        pytest.param(
+            lambda b: b.condition("Drifted", "True"),
+            lambda b: b.condition("Drifted", "False"),
+            marks=NEEDS["Drifted"],
+        ),
+        pytest.param(
+            lambda b: b.condition("Healthy", "False"),
+            lambda b: b.condition("Healthy", "True"),
+            marks=NEEDS["Healthy"],
+        ),
     ],
     ids=["hold", "drift", "health"],
 )
@@ -465,7 +495,7 @@ class Observer:
     def happens(self, before: Bundle, now: Bundle) -> None:
         was, there = before.status.deployed.version or "", now.status.deployed.version or ""
         outcome, before_now = now.status.attempted.outcome, now.now
-        drifted = now.status.condition(ConditionType.DRIFTED).is_true
+        drifted = now.status.condition("Drifted").is_true
         bad = drifted or now.around.hold is not None or outcome == Outcome.FAILED
         if self.start is not None and (bad or outcome != Outcome.SUCCEEDED):
             soaked = max(before_now - self.start, timedelta())
@@ -492,6 +522,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.needs("drift")
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=60))
 def test_the_evidence_and_the_verdicts_are_what_an_observer_of_all_events_counts(
     picks: list[Any],

@@ -109,6 +109,7 @@ def forge(cluster: BundleCluster, job: str, *operations: str) -> None:
     cluster.write(path, {**body, "data": data})
 
 
+@pytest.mark.needs("charts")
 async def test_operations_that_somebody_adds_to_an_approved_plan_arent_deployed(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -146,6 +147,7 @@ async def test_an_approval_doesnt_carry_over_to_operations_that_somebody_added_t
     assert len(cluster.jobs()) == 1
 
 
+@pytest.mark.needs("charts")
 async def test_a_forged_baseline_hides_no_risk(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -228,6 +230,7 @@ async def test_what_renders_as_planned_is_applied(
     assert ended.applied, ended.log
 
 
+@pytest.mark.needs("charts")
 async def test_the_chart_is_rendered_again_before_the_apply_and_nothing_else_is_applied(
     cluster: BundleCluster, run: Run, bundle: Make, scripts: Scripts
 ) -> None:

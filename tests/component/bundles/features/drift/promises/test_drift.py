@@ -46,7 +46,7 @@ async def judged(release: Release) -> None:
     await eventually(lambda: release.drift.get("objects"), "drift is found")
 
 
-@pytest.mark.needs("dependencies")
+@pytest.mark.needs("dependencies", "charts")
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a newer version"])
 async def test_a_correction_of_drift_asks_the_vendored_gate(
     cluster: BundleCluster,
@@ -90,7 +90,7 @@ WAYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 @pytest.mark.parametrize("by", ["the same process", "the next process"])
 @pytest.mark.parametrize("how", WAYS)
 async def test_a_bound_baseline_whose_secret_vanished_isnt_a_bound_baseline(
@@ -129,7 +129,7 @@ async def test_a_bound_baseline_whose_secret_vanished_isnt_a_bound_baseline(
     assert condition(cluster, "Ready") == ("True", "Deployed")
 
 
-@pytest.mark.needs("approval")
+@pytest.mark.needs("approval", "charts")
 async def test_with_its_secret_a_bound_baseline_is_put_back_unasked(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
 ) -> None:
@@ -169,6 +169,7 @@ async def test_a_fight_with_another_controller_is_remembered_across_a_change_of_
     assert len(cluster.jobs()) == 3
 
 
+@pytest.mark.needs("charts")
 async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

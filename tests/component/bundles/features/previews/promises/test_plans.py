@@ -145,6 +145,7 @@ def asked_for_results(cluster: BundleCluster, since: int) -> list[str]:
     ]
 
 
+@pytest.mark.needs("charts")
 @pytest.mark.parametrize("which", ["a plan", "a preview"])
 async def test_what_hasnt_begun_is_never_asked_for_its_result(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, which: str
