@@ -304,6 +304,7 @@ async def test_without_its_config_map_nothing_is_deployed(house: House) -> None:
     await eventually(lambda: house.cluster.reason() == "Deployed", house.cluster.message())
 
 
+@pytest.mark.needs("freeze")
 async def test_each_point_is_called_in_the_documented_order(house: House, calls: list[str]) -> None:
     cluster = house.cluster
     cluster.ends = None

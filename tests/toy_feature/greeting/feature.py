@@ -534,9 +534,9 @@ class GreetingFeature(Feature):
         """What was printed is read for a minute."""
         return Kept(60) if job in self._printers(entry) else None
 
-    def spares(self, entry: BundleEntry) -> Iterable[str]:
-        """No more is printed."""
-        return ()
+    def spares(self, entry: BundleEntry) -> str | None:
+        """None: no more is printed."""
+        return None
 
     async def uninstall(
         self, entry: BundleEntry, spec: BundleSpec, order: UninstallOrder

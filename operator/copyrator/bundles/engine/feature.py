@@ -571,12 +571,9 @@ class Feature:
 
     # The next ones are called for Jobs of all Bundles: their specs may have been edited since.
 
-    def spares(self, entry: BundleEntry) -> Iterable[str]:
-        """The names of its own Jobs that the uninstall of a deleted Bundle waits for.
-
-        All others that neither deploy nor uninstall are ended before that.
-        """
-        return ()
+    def spares(self, entry: BundleEntry) -> str | None:
+        """The Job that an uninstall waits for; others of features are ended before that."""
+        return None
 
     def keeps(self, entry: BundleEntry, job: JobRecord) -> Kept | None:
         """How long a Job of its own is kept, by the status; None: as those that deploy.

@@ -295,9 +295,7 @@ class JobClient:
         except NotFound:
             return
 
-    async def end_further(
-        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
-    ) -> None:
+    async def end_further(self, key: BundleKey, uid: str, but: Collection[str | None] = ()) -> None:
         """End a Bundle's Jobs that neither deploy nor uninstall, except those named ``but``."""
         for job in self.of(key, uid):
             if job.kind.is_further and job.name not in but and not job.done:

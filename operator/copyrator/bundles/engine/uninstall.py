@@ -89,9 +89,8 @@ class Uninstaller:
         if not held or (memory is not None and memory.finished == entry.uid):
             return Step(entry)
         if any(job.kind.is_further for job in self.jobs.of(entry.key, entry.uid)):
-            asked = self.features.offering(Feature.spares)
-            spared = {name for one in asked for name in one.spares(entry)}
-            await self.jobs.end_further(entry.key, entry.uid, but=spared)
+            spared = [one.spares(entry) for one in self.features.offering(Feature.spares)]
+            await self.jobs.end_further(entry.key, entry.uid, spared)
         if cause := await self._skip_cause(entry):
             self._orphan(entry, cause)
             return await self._remove_finalizer(entry)

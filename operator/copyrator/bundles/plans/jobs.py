@@ -526,7 +526,7 @@ class PlanJobClient:
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that the status no longer has, and delete their Secrets."""
         needed = self.features.needed_jobs(entry.status)
-        await self.jobs.end_further(entry.key, entry.uid, but=needed)
+        await self.jobs.end_further(entry.key, entry.uid, needed)
         await self.seals.remove_others(entry, needed)
 
 

@@ -252,9 +252,9 @@ class ApprovalFeature(HoldingFeature):
         """How long a plan's Job is kept."""
         return keep_plan(job.name, entry.status, self.context.clock())
 
-    def spares(self, entry: BundleEntry) -> Iterable[str]:
+    def spares(self, entry: BundleEntry) -> str | None:
         """The render of what is deployed."""
-        return (self._uninstalls.renderer.job_of(entry),)
+        return self._uninstalls.renderer.job_of(entry)
 
     # --- an uninstall -----------------------------------------------------------------------------
 

@@ -23,7 +23,9 @@ from copyrator.bundles.features.attest.fields import (
 from copyrator.bundles.features.attest.keys import AttestKeyReader
 from copyrator.bundles.features.attest.metrics import AttestMetrics
 from copyrator.bundles.features.attest.statements import (
+    AttestInput,
     attested_condition,
+    due_at,
     find_pending,
     record_push,
     update_statements,
@@ -98,10 +100,9 @@ class AttestFeature(Feature):
 
     def record(self, before: BundleEntry, written: BundleEntry) -> None:
         """Emit an Event where something is attested, was withdrawn, or can't be pushed."""
-        was, found = (one.status.part(AttestationsStatus).attest for one in (before, written))
         around = attest_input(self.context, written)
-        if was != found and around is not None and find_pending(written.status, around):
-            # Statements are pushed before the other steps.
+        if around is not None and _goes_on(before, written, around):
+            # Before the other steps statements are pushed, and the date of the next one is found.
             self.context.schedule.set_due(written.key, AT_ONCE)
         self._tell(before, written)
 
@@ -114,6 +115,15 @@ class AttestFeature(Feature):
             self.context.record(written, read_reason(word), message)
             level = logging.INFO if found.is_true else logging.WARNING
             log.log(level, "%s: %s: %s", written.key, word, message)
+
+
+def _goes_on(before: BundleEntry, written: BundleEntry, around: AttestInput) -> bool:
+    """Whether a write has added a statement to push, or the date of one where there was none."""
+    was, found = (one.status.part(AttestationsStatus).attest for one in (before, written))
+    if was != found and find_pending(written.status, around):
+        return True
+    is_due = due_at(found, written.status, around) is not None
+    return is_due and due_at(was, before.status, around) is None
 
 
 FEATURE = AttestFeature

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.component.bundles.approvals import annotate, idle
+from tests.component.bundles.approvals import annotate, condition, idle
 from tests.component.bundles.attesting import ATTEST, AttestedRegistry, attest_key, private_pem
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.features.attest.test_attest import said, told
@@ -64,6 +64,25 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     operator.let_pass(timedelta(hours=1, minutes=1))
     await eventually(lambda: states(cluster)[0] == ("1.0.0", "Withdrawn"), "it came back")
     assert [one.withdrawn for one in registry.statements(first)] == [True]
+
+
+@pytest.mark.needs("health")
+async def test_a_release_that_becomes_healthy_is_attested_without_another_event(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    attest_key(cluster)
+    registry.put("app", "1.0.0", "one")
+    bundle("staging", health="Watch", attest=ATTEST | {"after": "1h"})
+    deployment(cluster, release="staging", ready=0)
+    operator = await run(timer_interval=90000.0, timing=timing_of())
+    await deployed(cluster, "staging", "1.0.0")
+    deployment(cluster, release="staging")
+    await eventually(lambda: condition(cluster, "Healthy", "staging")[0] == "True")
+    await idle(operator)
+
+    operator.let_pass(timedelta(hours=1, seconds=5))
+
+    await said(cluster, "Attested")
 
 
 @pytest.mark.needs("health")

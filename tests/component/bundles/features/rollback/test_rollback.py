@@ -505,7 +505,7 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         await registry.stop()
 
 
-@pytest.mark.needs("drift")
+@pytest.mark.needs("approval", "drift")
 async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
