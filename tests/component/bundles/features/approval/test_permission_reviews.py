@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -162,12 +164,15 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     bundle(approval=ALWAYS)
     operator = await run(timing=soon, timer_interval=1.0)
     await waits(cluster)
+
+    def is_tried_again(after: int) -> bool:
+        operator.let_pass(timedelta(seconds=1))
+        return len(cluster.asked) >= after + 2
+
     for number, fault in enumerate(FAULTS):
-        cluster.reviews_fault, asked = fault, len(cluster.asked)
-        await eventually(
-            lambda asked=asked: len(cluster.asked) >= asked + 2,  # type: ignore[misc]
-            f"tried again after fault {number}",
-        )
+        cluster.reviews_fault = fault
+        again = partial(is_tried_again, len(cluster.asked))
+        await eventually(again, f"tried again after fault {number}")
         assert "missingPermissions" not in plan(cluster), number
         assert operator.client.outage is None, number
     cluster.reviews_fault = None
