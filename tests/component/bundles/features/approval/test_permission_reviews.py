@@ -33,7 +33,7 @@ from tests.component.bundles.features.approval.reviewing import (
     reviewed,
 )
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -232,11 +232,10 @@ async def test_reviews_under_way_are_not_begun_again(
     gate = asyncio.Event()
     cluster.reviews_fault, cluster.permits = held(cluster, gate), everything
     bundle(approval=ALWAYS)
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await waits(cluster)
     await eventually(lambda: cluster.asked)
-    polls = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    await polled(operator, registry)
     assert len(cluster.asked) == 1
     gate.set()
     await reviewed(cluster)
@@ -277,8 +276,7 @@ async def test_operations_that_can_not_be_read_back_are_tried_once(
     operator = await run(timer_interval=1.0)
     reads = lambda: [one for one in cluster.seen if one.path.endswith(secret)]  # noqa: E731
     await eventually(lambda: len(reads()) >= 1)
-    polls = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    await polled(operator, registry)
     await idle(operator)
     assert len([one for one in reads() if one.verb == "get"]) == 1
     assert cluster.asked == []

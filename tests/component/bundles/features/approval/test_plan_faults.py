@@ -23,7 +23,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import CREATE, Werf, block
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
@@ -347,8 +347,7 @@ async def test_a_plan_is_tried_so_often_until_something_changes(
     found = await waits(cluster, "PlanUnstable", failures=3)
     assert "planning failed 3 times" in cluster.message()
     assert "nextRetryAt" not in found
-    asked = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
+    await polled(operator, registry)
     await idle(operator)
     assert len(cluster.jobs("plan")) == 3
     werf.says = lambda *_: None

@@ -22,7 +22,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
@@ -193,8 +193,7 @@ async def test_a_plan_whose_turn_comes_while_the_registry_is_asked_is_made_all_t
     await eventually(lambda: cluster.jobs("plan"), "the first is planned")
     bundle("other", approval=ALWAYS)
     await eventually(lambda: cluster.reason("other") == "Planning", "the other waits")
-    seen = len(registry.asked)
-    await eventually(lambda: len(registry.asked) > seen + 3, "nothing has changed for some polls")
+    await polled(operator, registry)  # nothing has changed for some time
     registry.gate = asyncio.Event()
     (first,) = cluster.jobs("plan")
     await eventually(lambda: registry.in_flight, "the registry is asked")
