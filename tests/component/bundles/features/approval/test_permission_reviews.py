@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.approvals import (
     ALWAYS,
     ON_RISK,
@@ -224,6 +225,27 @@ async def test_reviews_end_with_the_operator_and_with_the_bundle(
     await eventually(lambda: open_reviews() == 1, "the other one's end")
     await operator.stop()
     assert open_reviews() == 0
+
+
+async def test_reviews_that_wait_for_one_that_fails_are_not_sent(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    gate = asyncio.Event()
+
+    async def refuse_later(request: web.Request) -> web.StreamResponse:
+        await gate.wait()
+        return await FAULTS[0](request)
+
+    cluster.reviews_fault = refuse_later
+    bundle(approval=ALWAYS)
+    bundle("other", approval=ALWAYS)
+    await run()
+    await waits(cluster)
+    await waits(cluster, name="other")
+    await eventually(lambda: (open_reviews(), len(cluster.asked)) == (2, 1), "one waits")
+    gate.set()
+    await eventually(lambda: not open_reviews(), "both end")
+    assert len(cluster.asked) == 1
 
 
 async def test_reviews_under_way_are_not_begun_again(
