@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
+
+from copyrator.bundles.plans.queue import PlanTiming
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -133,7 +136,8 @@ async def one_is_planned(
     werf.holds_plans = True
     for name in names:
         bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=1)
+    never = replace(TIMING, features=(PlanTiming(requeue=1e6),))  # those that wait are called
+    operator = await run(max_plan_jobs=1, timing=never)
     await eventually(lambda: len(running(cluster)) == 1)
     await idle(operator)
     (job,) = running(cluster)
