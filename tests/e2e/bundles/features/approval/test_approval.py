@@ -124,60 +124,6 @@ def is_begun(team: Team) -> bool:
     return status.get("plan", {}).get("decision") == "Approved" or bool(status.get("history"))
 
 
-@long_form(
-    "tests/component/bundles/features/previews/test_previews.py::test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan"
-)
-def test_a_plan_of_the_newest_version_is_made_on_request(shop: Team) -> None:
-    team = shop
-    version = str(plan(team)["version"])
-    team.publish("1.3.0", "fourth", template=CHART)
-    wait_planned(team, version, newer="1.3.0")
-    team.annotate("shop", **{"plan-at": "now"})
-    wait_planned(team, "1.3.0")
-    assert team.status("shop")["lastHandledPlan"] == "now"
-    assert "newer" not in plan(team)
-
-
-@long_form(
-    "tests/component/bundles/features/approval/test_approved_deploys.py::"
-    "test_what_was_deleted_between_plan_and_deploy_is_planned_anew"
-)
-def test_what_is_no_longer_what_was_approved_is_not_applied(shop: Team) -> None:
-    """Neither with other values, nor with an operation more."""
-    team = shop
-    before, found = team.release("shop"), plan(team)
-    word = (team.get("configmaps", "shop-random") or {})["data"]["word"]
-    team.patch("configmaps", "values", data={"values.yaml": "greeting: bye\n"})
-    approve(team, found)
-    until(
-        lambda: plan(team).get("id") not in (None, found["id"]),
-        lambda: json.dumps(team.status("shop")),
-    )
-    anew = wait_planned(team, found["version"], counts={"update": 2})
-    assert "decision" not in anew
-    assert team.release("shop") == before
-    assert len(team.jobs("shop")) == 1
-
-    team.delete("services", "shop-app")  # the deploy would create it again
-    approve(team, anew)
-    until(
-        lambda: any(one.get("reason") == "PlanChanged" for one in team.status("shop")["history"]),
-        lambda: json.dumps(team.status("shop")),
-    )
-    assert team.release("shop") == before
-    again = wait_planned(team, found["version"], counts={"create": 1, "update": 2})
-    assert again["id"] != anew["id"]
-    assert "decision" not in again
-    approve(team, again, "cleo")
-    status = team.wait_deployed("shop", found["digest"])
-    assert (status["plan"]["decision"], status["plan"]["by"]) == ("Approved", "cleo")
-    assert status["history"][0]["approvedBy"] == "cleo"
-    assert team.release("shop") != before
-    assert (team.release("shop") or {})["greeting"] == "bye"
-    assert team.get("services", "shop-app") is not None
-    assert (team.get("configmaps", "shop-random") or {})["data"]["word"] != word
-
-
 def test_an_edit_of_the_values_is_planned_and_waits(shop: Team) -> None:
     team = shop
     before, newest = team.release("shop"), team.status("shop")["available"]["version"]

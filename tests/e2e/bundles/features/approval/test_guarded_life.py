@@ -10,14 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team, approve, is_gone
+from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team, approve, is_gone
 from tests.e2e.bundles.features.approval.test_guarded import key_of, lists, plan
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.guard.conftest import definition
 from tests.e2e.mutating_webhook import mutating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
-from tests.long import long_form
 
 from localcluster import Api
 from localcluster.api import ApiStatusError
@@ -211,24 +210,6 @@ def test_what_failed_half_way_is_tried_again_by_the_same_approval(team: Team) ->
     assert team.get("jobs", "shop-check")
 
 
-@long_form(
-    "tests/e2e/bundles/features/drift/test_drift.py::test_what_others_change_is_found_and_put_right"
-)
-def test_what_others_edit_is_put_right_under_the_guard(team: Team) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", approval=ALWAYS, drift={"mode": "Correct", "interval": "720h"})
-    approve(team)
-    team.wait_deployed("shop", digest)
-    team.wait_condition("shop", "Drifted", "InSync")
-
-    team.patch("configmaps", "shop-app", data={"text": "edited"})
-    team.annotate("shop", **{"plan-at": "now"})
-
-    until(lambda: (team.release("shop") or {})["text"] == "first", "it is put right")
-    until(lambda: len(past(team)) == 2, lambda: json.dumps(team.status("shop")))
-    assert (attempted(team)["correction"], attempted(team)["guarded"]) == (True, True)
-
-
 def test_a_rollback_that_begins_half_way_ends_with_the_former_content(team: Team) -> None:
     back = HOOK.replace("-hook", "-back").replace("pre-install,pre-upgrade", "pre-rollback")
     first = team.publish("1.0.0", "first", template=f"{TEMPLATE}---\n{OLD}{HOOK}{back}")
@@ -251,24 +232,6 @@ def test_a_rollback_that_begins_half_way_ends_with_the_former_content(team: Team
     assert team.get("configmaps", "shop-new") is None
     assert (team.get("configmaps", "shop-back") or {})["data"] == {"text": "first"}
     assert is_gone(team.api, team.path("jobs", "shop-gate"))
-
-
-@long_form(
-    "tests/e2e/bundles/features/approval/test_guarded_crashes.py::"
-    "test_what_dies_before_a_list_or_before_its_job_makes_the_attempt_anew"
-)
-def test_what_was_interrupted_is_made_anew_by_the_same_approval(team: Team) -> None:
-    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{GATE}")
-    team.bundle("shop", approval=ALWAYS, retry=SOON)
-    approve(team)
-    until(lambda: team.get("jobs", "shop-gate"), "it waits for the gate")
-    team.delete("jobs", attempted(team)["job"], propagationPolicy="Background")
-    until(lambda: attempted(team).get("attempt") == 2, lambda: json.dumps(team.status("shop")))
-    team.create("configmaps", "open")
-
-    status = team.wait_deployed("shop", digest)
-    assert status["attempted"]["guarded"]
-    assert past(team) == [("Succeeded", "Deployed"), ("Interrupted", "JobLost")]
 
 
 # --- what others do between a plan and its deploy ---
@@ -325,36 +288,6 @@ def test_what_others_do_to_objects_after_a_plan_has_it_made_anew(team: Team) -> 
     team.wait_deployed("shop", second)
     assert (team.get("configmaps", "shop-old") or {})["data"]["text"] == "same"
     assert team.get("configmaps", "shop-new")
-
-
-@long_form(
-    "tests/e2e/bundles/features/approval/test_permissions.py::"
-    "test_an_account_that_may_do_nothing_gets_what_suffices_also_for_kinds_in_no_namespace"
-)
-def test_a_permission_that_was_taken_away_after_the_plan_is_named(team: Team) -> None:
-    team.publish("1.0.0", "first", template=f"{TEMPLATE}{SERVICE}")
-    roles = f"{RBAC}/namespaces/{team.namespace}"
-    rules = [
-        {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["*"]},
-        {"apiGroups": [""], "resources": ["services"], "verbs": ["get"]},
-    ]
-    team.api.create(f"{roles}/roles", {"metadata": {"name": "less"}, "rules": rules})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "less"}
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
-    binding = {"metadata": {"name": "less"}, "roleRef": reference, "subjects": [subject]}
-    team.api.create(f"{roles}/rolebindings", binding)
-    team.bundle("shop", approval=ALWAYS, retry={"limit": 0})
-    until(lambda: plan(team).get("outcome") == "Planned", lambda: json.dumps(plan(team)))
-
-    team.api.delete(f"{roles}/rolebindings/werf")
-    approve(team)
-
-    until(lambda: past(team), lambda: json.dumps(team.status("shop")))
-    assert past(team) == [("Failed", "DeployFailed")]
-    account = f"the service account {team.namespace}/werf"
-    assert f"{account} cannot patch services in {team.namespace}" in attempted(team)["message"]
-    (missing,) = attempted(team)["missing"]
-    assert (missing["resource"], missing["verbs"]) == ("services", ["patch"])
 
 
 def test_the_longest_name_is_guarded(operator: Operator, team: Team) -> None:

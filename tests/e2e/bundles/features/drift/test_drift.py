@@ -1,7 +1,6 @@
 """Objects that others change: found, named, and put right, by a real plan and a real deploy."""
 
 import json
-import math
 import secrets
 from typing import Any, cast
 
@@ -9,7 +8,6 @@ import pytest
 from tests.e2e.bundles.conftest import HOOK, TEMPLATE, Operator, Team
 from tests.e2e.installation import apply
 from tests.e2e.operator_process import until
-from tests.long import long_form
 
 NEVER = "720h"
 """Between checks that nobody asks for: one of them would end the count of corrections."""
@@ -116,21 +114,6 @@ def edit(team: Team, text: str = "edited", password: str = "stolen") -> None:
     team.patch("secrets", "shop-secret", stringData={"password": password})
 
 
-@long_form("tests/component/bundles/features/drift/test_drift.py::test_nothing_due_costs_nothing")
-def test_nothing_is_asked_while_nothing_is_due(release: Team, operator: Operator) -> None:
-    """Polls go on, and see nothing new: the operator's own requests are counted."""
-    team = release
-    assert drift(team)["check"]["operations"] == 2, "the hook and the random value"
-    until(lambda: not _unsettled(team), "what was needed for the check is gone")
-    requests = team.cluster.requests()
-    polled = team.status("shop")["nextPollAt"]
-    before = _polls(operator)
-    until(lambda: _polls(operator) >= before + 2, "it polls on")
-    made = requests.all(namespace=team.namespace, user=operator.user)
-    assert [f"{one.verb} {one.uri}" for one in made if one.verb != "watch"] == []
-    assert team.status("shop")["nextPollAt"] == polled
-
-
 def test_detect_names_what_drifted_and_changes_nothing(release: Team) -> None:
     """But for what an autoscaler does, once it is ignored by kind and name."""
     team = release
@@ -208,19 +191,3 @@ def test_a_release_that_was_uninstalled_by_hand_is_installed_again(release: Team
     assert "create ::ConfigMap:shop-app" in found["corrected"]
     assert (team.release("shop") or {})["text"] == "first"
     assert team.wait_deployed("shop", digest)["deployed"]["revision"] == 1
-
-
-def _unsettled(team: Team) -> list[str]:
-    """Jobs whose TTL is still to be cut; a plan Job has none until its outcome is read."""
-    jobs = [*team.jobs("shop"), *team.jobs("shop", "drift")]
-    return [
-        one["metadata"]["name"]
-        for one in jobs
-        if one["spec"].get("ttlSecondsAfterFinished", math.inf) > 600
-    ]
-
-
-def _polls(operator: Operator) -> float:
-    _, text = operator.process.get("/metrics")
-    found = [line for line in text.splitlines() if line.startswith("copyrator_polls_total")]
-    return sum(float(line.split()[-1]) for line in found)
