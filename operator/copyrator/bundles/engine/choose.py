@@ -559,11 +559,15 @@ class PollStates:
     def decide_again(self, key: BundleKey, interval: float) -> None:
         """Have the next resolution decide again, without a new request to the registry.
 
-        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
-        have read its inputs before they changed. ``interval``: the Bundle's, in seconds.
+        Any answer of the last interval is accepted, unless the second poll after a push is due. A
+        decision in progress doesn't count: it may have read its inputs before they changed.
+        ``interval``: the Bundle's, in seconds.
         """
-        since = self._context.monotonic() - interval
-        self.of(key).decide_again(since, self._context.clock())
+        polling, now = self.of(key), self._context.clock()
+        monotonic, again = self._context.monotonic(), polling.again
+        if polling.poll is None and again is not None and monotonic >= again:
+            polling.begin(again, now)  # else it stays due as long as each reconcile decides again
+        polling.decide_again(monotonic - interval, now)
 
     def unpolled_seconds(self, key: BundleKey) -> float:
         """Seconds since the last successful poll; at first, since the Bundle's first event."""

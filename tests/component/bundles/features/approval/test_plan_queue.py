@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
+
+from copyrator.oci.notifications import Push
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -94,6 +97,32 @@ async def test_a_restart_begins_no_more_of_them(
     operator = await run(max_plan_jobs=PLACES)
     await finish_all(cluster, werf, NAMES)
     assert cluster.most_running("plan") == MOST
+
+
+async def test_a_push_is_polled_for_twice_while_a_plan_waits_and_keeps_nobody_busy(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    operator = await run(max_plan_jobs=1, timer_interval=3600.0)
+    names = ("one", "two")
+    for name in names:
+        bundle(name, approval=ALWAYS)
+    await eventually(lambda: all(pending(cluster, name) == "Planning" for name in names))
+    await eventually(lambda: running(cluster))
+    await idle(operator)
+
+    operator.controller.pushed([Push("app")])
+    await idle(operator)
+    digest = registry.put("app", "1.0.0", "other")  # as CNCF distribution does
+    operator.let_pass(timedelta(seconds=3))
+
+    await eventually(
+        lambda: {cluster.status(name)["target"]["digest"] for name in names} == {digest}
+    )
+    await idle(operator)
+    reconciled = len(operator.reconciled)
+    await idle(operator)
+    assert len(operator.reconciled) == reconciled
 
 
 LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
