@@ -45,3 +45,14 @@ async def polled(operator: Any, registry: Any, polls: int = 3) -> None:
         return len(registry.asked) >= before + 2 * polls
 
     await eventually(look, "polls")
+
+
+async def reconciled(operator: Any, times: int = 3) -> None:
+    """Let time pass until so many further reconciles have begun: of a key in back-off, too."""
+    before = len(operator.reconciled)
+
+    def look() -> bool:
+        operator.let_pass(timedelta(seconds=1))
+        return len(operator.reconciled) > before + times
+
+    await eventually(look, "it is reconciled")

@@ -21,7 +21,7 @@ from tests.component.bundles.approvals import (
     waits,
 )
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
-from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
+from tests.component.bundles.fake_werf import CREATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.test_gitops import gitops_health, gitops_message
@@ -115,23 +115,6 @@ async def test_an_approval_that_comes_while_the_plan_is_made_anew_counts_for_an_
 
     assert status["plan"]["id"] == first["id"]
     assert status["plan"]["job"] != first["job"]
-
-
-async def test_an_approval_that_comes_while_the_plan_is_made_anew_is_none_of_another_one(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    operator = await run()
-    first = await waits(cluster)
-    werf.todo = lambda _: [CREATE, DELETE]
-    werf.holds_plans = True
-    refresh(cluster)
-    await eventually(lambda: len(cluster.jobs("plan")) == 2)
-    approve(cluster, first)
-    werf.finish(cluster.jobs("plan")[-1])
-    await waits(cluster, operations=2)
-    await idle(operator)
-    assert cluster.jobs() == []
 
 
 async def test_of_two_approvers_the_first_is_named_and_there_is_one_deploy(
@@ -242,28 +225,11 @@ async def approved_while_suspended(
     return operator, found
 
 
-async def test_a_mind_can_be_changed_until_the_deploy_begins(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    operator, found = await approved_while_suspended(cluster, run, bundle)
-    reject(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
-    cluster.change("bundles", "shop", spec={"suspend": None})
-    await waits(cluster, "PlanRejected")
-    await idle(operator)
-    assert cluster.jobs() == []
-    annotate(cluster, **{"rejected-plan": None, "approved-by": "ann"})
-    await idle(operator)
-    assert cluster.jobs() == [], "the approval was there before the rejection"
-    annotate(cluster, **{"approved-plan": None})
-    await eventually(lambda: plan(cluster).get("approvalCleared") is True)
-    approve(cluster, found)
-    status = await deployed(cluster)
-    assert status["history"][0]["plan"] == found["id"]
-
-
-@pytest.mark.parametrize("is_named", [True, False], ids=["with a name", "without a name"])
-@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "running"])
+@pytest.mark.parametrize(
+    ("stopped", "is_named"),
+    [(True, False), (False, True)],
+    ids=["stopped, without a name", "running, with a name"],
+)
 async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_removed_then(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, stopped: bool, is_named: bool
 ) -> None:
@@ -291,21 +257,6 @@ async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_rem
     anew = await waits(cluster)
     assert (anew["rejections"], anew["id"] != found["id"]) == (1, True)
     approve(cluster, found)  # by the rejected ID
-    await idle(operator)
-    assert cluster.jobs() == []
-
-
-async def test_a_rejected_plan_made_anew_is_not_approved_by_an_earlier_approval(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    operator, found = await approved_while_suspended(cluster, run, bundle)
-    reject(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
-    names = ("approved-plan", "rejected-plan", "approved-by")
-    annotate(cluster, **dict.fromkeys(names))
-    cluster.change("bundles", "shop", spec={"suspend": None})
-    refresh(cluster, "again")
-    await waits(cluster)
     await idle(operator)
     assert cluster.jobs() == []
 

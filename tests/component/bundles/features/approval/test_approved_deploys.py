@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -219,6 +220,7 @@ async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
 
     await eventually(is_seen)
     refused.clear()
+    operator.let_pass(timedelta(minutes=1))
     again = await waits(cluster)
     assert again["id"] != found["id"]
     await idle(operator)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 
-import pytest
 from tests.component.bundles.approvals import idle
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fixture_types import Make, Run
@@ -15,21 +14,16 @@ from tests.component.oci.fake_registry import FakeRegistry
 FLOOR = (("team", "Always"),)
 
 
-@pytest.mark.parametrize("floor", [(), FLOOR], ids=["", "with approval required"])
 async def test_where_approval_is_required_a_password_goes_only_to_the_host_that_its_secret_names(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
-    floor: tuple[tuple[str, str], ...],
 ) -> None:
     registry.auth, registry.users = "basic", {"alice": "good"}
     cluster.put_object("secrets", "creds", data={"username": "YWxpY2U=", "password": "Z29vZA=="})
     bundle(auth="creds")
-    operator = await run(require_approval=floor)
-    if not floor:
-        await eventually(lambda: cluster.reason() == "Deployed")
-        return
+    operator = await run(require_approval=FLOOR)
     for named in (None, "other.example", f"{registry.host}.example"):
         if named:
             cluster.change(

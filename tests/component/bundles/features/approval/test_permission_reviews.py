@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.approvals import (
     ALWAYS,
     ON_RISK,
@@ -31,7 +34,7 @@ from tests.component.bundles.features.approval.reviewing import (
     reviewed,
 )
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -162,12 +165,15 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     bundle(approval=ALWAYS)
     operator = await run(timing=soon, timer_interval=1.0)
     await waits(cluster)
+
+    def is_tried_again(after: int) -> bool:
+        operator.let_pass(timedelta(seconds=1))
+        return len(cluster.asked) >= after + 2
+
     for number, fault in enumerate(FAULTS):
-        cluster.reviews_fault, asked = fault, len(cluster.asked)
-        await eventually(
-            lambda asked=asked: len(cluster.asked) >= asked + 2,  # type: ignore[misc]
-            f"tried again after fault {number}",
-        )
+        cluster.reviews_fault = fault
+        again = partial(is_tried_again, len(cluster.asked))
+        await eventually(again, f"tried again after fault {number}")
         assert "missingPermissions" not in plan(cluster), number
         assert operator.client.outage is None, number
     cluster.reviews_fault = None
@@ -221,17 +227,37 @@ async def test_reviews_end_with_the_operator_and_with_the_bundle(
     assert open_reviews() == 0
 
 
+async def test_reviews_that_wait_for_one_that_fails_are_not_sent(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    gate = asyncio.Event()
+
+    async def refuse_later(request: web.Request) -> web.StreamResponse:
+        await gate.wait()
+        return await FAULTS[0](request)
+
+    cluster.reviews_fault = refuse_later
+    bundle(approval=ALWAYS)
+    bundle("other", approval=ALWAYS)
+    await run()
+    await waits(cluster)
+    await waits(cluster, name="other")
+    await eventually(lambda: (open_reviews(), len(cluster.asked)) == (2, 1), "one waits")
+    gate.set()
+    await eventually(lambda: not open_reviews(), "both end")
+    assert len(cluster.asked) == 1
+
+
 async def test_reviews_under_way_are_not_begun_again(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
     gate = asyncio.Event()
     cluster.reviews_fault, cluster.permits = held(cluster, gate), everything
     bundle(approval=ALWAYS)
-    await run(timer_interval=1.0)
+    operator = await run(timer_interval=1.0)
     await waits(cluster)
     await eventually(lambda: cluster.asked)
-    polls = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    await polled(operator, registry)
     assert len(cluster.asked) == 1
     gate.set()
     await reviewed(cluster)
@@ -272,8 +298,7 @@ async def test_operations_that_can_not_be_read_back_are_tried_once(
     operator = await run(timer_interval=1.0)
     reads = lambda: [one for one in cluster.seen if one.path.endswith(secret)]  # noqa: E731
     await eventually(lambda: len(reads()) >= 1)
-    polls = len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    await polled(operator, registry)
     await idle(operator)
     assert len([one for one in reads() if one.verb == "get"]) == 1
     assert cluster.asked == []

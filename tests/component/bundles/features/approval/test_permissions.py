@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
-    PATIENT,
-    approve,
-    deployed,
     idle,
     lose,
-    plan,
-    refresh,
     waits,
 )
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
-from tests.component.bundles.fake_werf import CREATE, DELETE, Werf
+from tests.component.bundles.fake_werf import CREATE, Werf
 from tests.component.bundles.features.approval.reviewing import (
     DENIED,
     ONCE,
@@ -147,19 +142,3 @@ async def test_an_account_that_does_not_exist_is_said_to_be_missing_and_not_aske
     await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
     await idle(operator)
     assert cluster.asked == []
-
-
-async def test_a_permission_that_is_taken_away_between_two_deploys_is_missing_then(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.permits = everything
-    bundle(approval=ALWAYS, retry=PATIENT)
-    await run()
-    await reviewed(cluster, missingPermissions=0)
-    approve(cluster, plan(cluster))
-    await deployed(cluster)
-    cluster.permits = all_but("create configmaps")
-    werf.todo = lambda _: [CREATE, DELETE]
-    refresh(cluster)
-    found = await reviewed(cluster, number=2, missingPermissions=1)
-    assert found["missing"][0]["resource"] == "configmaps"

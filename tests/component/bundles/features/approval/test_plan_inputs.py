@@ -116,16 +116,6 @@ async def test_a_plan_of_the_same_input_lists_nothing(shop: BundleCluster, run: 
     assert {"changed", "changeUnknown"}.isdisjoint(found)
 
 
-async def test_a_record_survives_a_restart(shop: BundleCluster, run: Run) -> None:
-    operator = await run()
-    approve(shop, await waits(shop))
-    await deployed(shop)
-    await operator.stop()
-    await run()
-    edit(shop)
-    await waits(shop, changed=CHANGED)
-
-
 async def test_a_record_that_is_gone_or_forged_is_said(shop: BundleCluster, run: Run) -> None:
     await run()
     found = await waits(shop)

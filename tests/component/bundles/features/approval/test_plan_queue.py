@@ -23,7 +23,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
@@ -83,20 +83,6 @@ async def test_plans_that_end_quickly_are_no_more_at_once_either(
         await waits(cluster, name=name)
     assert cluster.most_running("plan") <= 2
     assert len(cluster.jobs("plan")) == len(NAMES)
-
-
-async def test_a_restart_begins_no_more_of_them(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_plans = True
-    for name in NAMES:
-        bundle(name, approval=ALWAYS)
-    operator = await run(max_plan_jobs=PLACES)
-    await eventually(lambda: len(running(cluster)) == MOST)
-    await operator.stop(0.0)
-    operator = await run(max_plan_jobs=PLACES)
-    await finish_all(cluster, werf, NAMES)
-    assert cluster.most_running("plan") == MOST
 
 
 async def test_a_push_is_polled_for_twice_while_a_plan_waits_and_keeps_nobody_busy(
@@ -236,8 +222,7 @@ async def test_a_plan_whose_turn_comes_while_the_registry_is_asked_is_made_all_t
     await eventually(lambda: cluster.jobs("plan"), "the first is planned")
     bundle("other", approval=ALWAYS)
     await eventually(lambda: cluster.reason("other") == "Planning", "the other waits")
-    seen = len(registry.asked)
-    await eventually(lambda: len(registry.asked) > seen + 3, "nothing has changed for some polls")
+    await polled(operator, registry)  # nothing has changed for some time
     registry.gate = asyncio.Event()
     (first,) = cluster.jobs("plan")
     await eventually(lambda: registry.in_flight, "the registry is asked")

@@ -10,7 +10,7 @@ import pytest
 from tests.component.bundles.approvals import ALWAYS, annotate, approve, deployed, idle, waits
 from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import GUARD, GUARD_POLICY, HOME, BundleCluster, path_of
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_werf import Werf, block
 from tests.component.bundles.features.approval.test_guard import lists
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.telling import Told
@@ -68,11 +68,13 @@ def list_of(cluster: BundleCluster, job: dict[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
-async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
+async def test_it_may_delete_what_the_deployed_version_has_and_make_its_hooks_and_nothing_else(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
     await from_before(cluster, start, bundle)
-    werf.todo = lambda _: ["create ::ConfigMap:app", "create :apps:Deployment:web"]
+    there = ["create ::ConfigMap:app", "create :apps:Deployment:web"]
+    hooks = ("at uninstall: create :batch:Job:bye",)
+    werf.says = lambda _, nonce: (0, block(nonce, 2, there, objects=hooks))
     plans = len(cluster.jobs("plan"))
 
     delete(cluster)
@@ -85,6 +87,7 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
     assert list_of(cluster, uninstall) == [
         "CU//ConfigMap//werf-synchronization",
         "CUD//Secret//sh.helm.release.v1.shop.v/",
+        "CUD/batch/Job//bye",
         "D//ConfigMap//app",
         "D/apps/Deployment//web",
     ]
@@ -96,14 +99,18 @@ async def test_it_may_delete_what_the_deployed_version_has_and_nothing_else(
 async def test_nothing_of_plans_is_read_for_a_bundle_that_never_had_one(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:
-    await start()
+    recorder = Told()
+    await start(recorder=recorder)
     bundle()
     await deployed(cluster)
 
     delete(cluster)
 
     await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == 1
+    (uninstall,) = cluster.jobs("uninstall")
+    assert "require_guard" not in str(uninstall)
+    assert cluster.jobs("plan") == []
+    assert "UninstallNotEnforced" not in recorder.said
     assert not [seen.path for seen in cluster.seen if "-release-objects-" in seen.path]
     assert lists(cluster) == {}
 
@@ -228,22 +235,6 @@ async def test_where_it_cannot_be_enforced_that_is_said(
     told = recorder.said["UninstallNotEnforced"][-1]
     assert "isn't held to what plans had: there is no ValidatingAdmissionPolicy" in told
     assert cluster.jobs("plan") == []
-    assert "require_guard" not in str(cluster.jobs("uninstall")[0])
-
-
-async def test_without_an_approval_it_is_uninstalled_as_before(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
-) -> None:
-    recorder = Told()
-    await start(recorder=recorder)
-    bundle()
-    await deployed(cluster)
-
-    delete(cluster)
-
-    await gone(cluster)
-    assert cluster.jobs("plan") == []
-    assert "UninstallNotEnforced" not in recorder.said
     assert "require_guard" not in str(cluster.jobs("uninstall")[0])
 
 

@@ -45,23 +45,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [reason for reason in reasons if reason.startswith("Drift")]
 
 
-async def test_the_plan_right_after_a_deploy_is_the_baseline(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=DETECT)
-    operator = await run()
-    found = await release.in_sync()
-    await idle(operator)
-    status = cluster.status()
-    assert cluster.reason() == "Deployed"
-    assert "plan" not in status
-    assert status["baseline"]["digest"] == status["deployed"]["digest"]
-    assert "unproven" not in status["baseline"]
-    assert found["check"]["operations"] == 2
-    assert (release.checks, len(cluster.jobs())) == (1, 1)
-    assert secrets(cluster) == operations(status["baseline"])
-
-
 @pytest.mark.needs("approval")
 async def test_what_a_chart_does_each_time_is_no_drift_and_what_others_change_is(
     cluster: BundleCluster,
@@ -90,7 +73,7 @@ async def test_what_a_chart_does_each_time_is_no_drift_and_what_others_change_is
     assert told(caplog) == ["Drifted"]
 
 
-async def test_the_checks_are_made_again_and_again(
+async def test_the_checks_are_made_again_and_again_and_the_job_that_found_drift_is_kept(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
@@ -112,39 +95,21 @@ async def test_the_checks_are_made_again_and_again(
         await idle(operator)
     release.changed += EDITED
     operator.let_pass(AN_HOUR)
-    await release.judged("True", "Drifted")
-    await idle(operator)
-    release.changed.clear()
-    operator.let_pass(AN_HOUR)
-    await release.in_sync()
-    assert len(registry.asked) == asked, "no registry is asked for it"
-    assert told(caplog) == ["Drifted"]
-
-
-async def test_the_job_that_found_drift_is_kept_until_the_next_check(
-    cluster: BundleCluster,
-    run: Run,
-    bundle: Make,
-    release: Release,
-) -> None:
-    bundle(drift=HOURLY)
-    operator = await run()
-    await release.in_sync()
-    release.changed += EDITED
-    operator.let_pass(AN_HOUR)
     found = await release.judged("True", "Drifted")
 
     def ttl(name: str) -> Any:
         return (cluster.look("jobs", name) or {})["spec"].get("ttlSecondsAfterFinished")
 
     await idle(operator)
-    assert ttl(found["foundJob"]) is None
+    assert ttl(found["foundJob"]) is None, "it is kept until the next check"
     assert secrets(cluster) == operations(cluster.status()["baseline"], {"job": found["foundJob"]})
     release.changed.clear()
     operator.let_pass(AN_HOUR)
     await release.in_sync()
     await eventually(lambda: ttl(found["foundJob"]) == 120)
     await eventually(lambda: secrets(cluster) == operations(cluster.status()["baseline"]))
+    assert len(registry.asked) == asked, "no registry is asked for it"
+    assert told(caplog) == ["Drifted"]
 
 
 @pytest.mark.needs("approval", "charts")
@@ -202,8 +167,15 @@ async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_n
 ) -> None:
     bundle(drift=DETECT)
     operator = await run()
-    await release.in_sync()
-    first = cluster.status()["baseline"]
+    found = await release.in_sync()
+    await idle(operator)
+    status = cluster.status()
+    first = status["baseline"]
+    assert "plan" not in status
+    assert first["digest"] == status["deployed"]["digest"]
+    assert "unproven" not in first
+    assert found["check"]["operations"] == 2
+    assert (release.checks, secrets(cluster)) == (1, operations(first))
     annotate(cluster, forceAt="now")
     await eventually(lambda: len(cluster.jobs()) == 2)
     await idle(operator)
@@ -281,25 +253,6 @@ async def test_a_baseline_that_cant_be_read_tells_nothing(
     assert "forbidden" in found["message"]
 
 
-async def test_a_deploy_ends_the_check_that_runs(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    werf.holds_checks = True
-    bundle(drift=DETECT)
-    operator = await run()
-    await eventually(lambda: release.checks == 1)
-    first = cluster.jobs("drift")[0]["metadata"]["name"]
-    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
-    await eventually(lambda: len(cluster.jobs()) == 2)
-    await eventually(lambda: release.checks == 2)
-    ended = (cluster.look("jobs", first) or {})["metadata"]["annotations"]
-    assert "operator.werf.dev/given-up" in ended
-    werf.finish(cluster.jobs("drift")[1])
-    await release.in_sync()
-    await idle(operator)
-    assert secrets(cluster) == operations(cluster.status()["baseline"])
-
-
 async def test_a_missing_account_is_named(
     cluster: BundleCluster,
     run: Run,
@@ -318,21 +271,6 @@ async def test_a_missing_account_is_named(
     cluster.put_object("serviceaccounts", "werf")
     operator.let_pass(AN_HOUR)
     await release.in_sync()
-
-
-async def test_a_restart_goes_on_with_the_check_that_runs(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    werf.holds_checks = True
-    bundle(drift=DETECT)
-    operator = await run()
-    await eventually(lambda: release.checks == 1)
-    await operator.stop()
-    werf.finish(cluster.jobs("drift")[0])
-    operator = await run()
-    await release.in_sync()
-    await idle(operator)
-    assert release.checks == 1
 
 
 async def test_nothing_due_costs_nothing(

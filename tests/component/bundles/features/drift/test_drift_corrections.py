@@ -37,7 +37,6 @@ from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
-from tests.packed_charts import CHART_YAML, chart, pack
 
 GAUGES = {"Drifted": 1.0, "DriftRecurring": 0.0}
 SOON = {"limit": 2, "backoff": "1s"}
@@ -65,7 +64,7 @@ async def drift(release: Release, *changed: str, value: str = "now") -> None:
 
 
 @pytest.mark.needs("approval")
-async def test_drift_is_corrected_and_looked_for_at_once(
+async def test_drift_is_corrected_and_counted_and_looked_for_at_once(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
@@ -78,8 +77,13 @@ async def test_drift_is_corrected_and_looked_for_at_once(
     operator = await run()
     await release.in_sync()
     base = cluster.status()["baseline"]
+    werf.holds_deploys = True
     await drift(release, *EDITED)
     await eventually(lambda: len(cluster.jobs()) == 2)
+    gauges = {f'copyrator_bundles_drifted{{reason="{one}"}}': n for one, n in GAUGES.items()}
+    await shows(operator, gauges)
+    werf.holds_deploys = False
+    werf.finish(cluster.jobs()[1])
     found = await release.in_sync()
     await idle(operator)
     assert history(cluster) == [("Succeeded", True), ("Succeeded", False)]
@@ -90,6 +94,14 @@ async def test_drift_is_corrected_and_looked_for_at_once(
     assert cluster.status()["baseline"] == base
     assert release.checks == 2
     assert cluster.reason() == "Deployed"
+    counted = {
+        'copyrator_bundles_drifted{reason="Drifted"}': 0.0,
+        'copyrator_drift_corrections_total{result="succeeded"}': 1.0,
+        'copyrator_deploys_total{action="drift",result="succeeded"}': 2.0,
+        'copyrator_deploys_total{action="deploy",result="succeeded"}': 2.0,
+    }
+    after = await shows(operator, counted)
+    assert 'copyrator_drift_corrections_total{result="running"}' not in after
 
 
 @pytest.mark.needs("approval", "charts")
@@ -339,47 +351,3 @@ async def test_other_drift_is_corrected_too(
         await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs)  # type: ignore[misc]
         await release.in_sync()
     assert release.drift["corrections"] == 3
-
-
-@pytest.mark.needs("charts")
-async def test_a_version_whose_dependencies_arent_vendored_isnt_deployed_again(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
-) -> None:
-    lacks = pack({"Chart.yaml": CHART_YAML + "dependencies: [{name: db}]"})
-    registry.put_chart("app", "1.0.0", lacks)
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-    registry.put_chart("app", "1.0.1", chart("a: b"))
-    cluster.change("bundles", "shop", spec={"drift": CORRECT})
-    await eventually(lambda: "seal" in cluster.status().get("baseline", {}))
-    release.changed += EDITED
-    await check_now(cluster, release)
-    await release.judged("True", "Drifted")
-    await idle(operator)
-    assert len(cluster.jobs()) == 1
-
-
-@pytest.mark.needs("approval")
-async def test_what_drifted_and_what_was_corrected_is_counted(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    bundle(drift=CORRECT, retry=SOON)
-    operator = await run()
-    await release.in_sync()
-    werf.holds_deploys = True
-    await drift(release, *EDITED)
-    await eventually(lambda: len(cluster.jobs()) == 2)
-    found = {f'copyrator_bundles_drifted{{reason="{one}"}}': n for one, n in GAUGES.items()}
-    await shows(operator, found)
-    werf.holds_deploys = False
-    werf.finish(cluster.jobs()[1])
-    await release.in_sync()
-    counted = {
-        'copyrator_bundles_drifted{reason="Drifted"}': 0.0,
-        'copyrator_drift_corrections_total{result="succeeded"}': 1.0,
-        'copyrator_deploys_total{action="drift",result="succeeded"}': 2.0,
-        'copyrator_deploys_total{action="deploy",result="succeeded"}': 2.0,
-    }
-    after = await shows(operator, counted)
-    assert 'copyrator_drift_corrections_total{result="running"}' not in after

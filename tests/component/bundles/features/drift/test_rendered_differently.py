@@ -5,6 +5,7 @@ What a chart renders may differ between the deploy and a check: it reads the tim
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -92,64 +93,62 @@ async def test_what_renders_differently_waits_for_approval_and_is_corrected_once
     assert (release.drift["corrections"], pending(cluster)) == (1, "")
 
 
-async def test_a_baseline_of_a_chart_that_draws_lets_nothing_be_corrected_unasked(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
+def draws(_: BundleCluster, werf: Werf) -> None:
     werf.renders = lambda _: "none"
-    operator = await installed(cluster, run, bundle, release)
-    assert not cluster.status()["baseline"].get("bound")
-
-    await drift(cluster, release, *EDITED)
-
-    await release.judged(*DIFFERS)
-    found = await waits(cluster, outcome="Planned", bound=False)
-    await idle(operator)
-    assert len(cluster.jobs()) == 1
-    approve(cluster, found)
-    await release.in_sync()
-    assert cluster.status()["history"][0]["approvedBy"] == "ann"
 
 
-async def test_a_baseline_of_before_this_was_judged_isnt_bound(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    operator = await installed(cluster, run, bundle, release)
-    await operator.stop()
+def has_more_after_the_install(_: BundleCluster, werf: Werf) -> None:
+    """Where ``.Release.IsUpgrade``: objects that nobody saw."""
+    todo = werf.todo
+    more = lambda: ["create ::Secret:unseen"] if werf.revision > 1 else []  # noqa: E731
+    werf.todo = lambda digest: [*todo(digest), *more()]
+    werf.renders = lambda _: hash_of(f"revision {min(werf.revision, 2)}")
+
+
+def was_not_judged(cluster: BundleCluster, _: Werf) -> None:
+    """By an earlier version of the operator."""
     baseline = {**cluster.status()["baseline"], "bound": None}
     cluster.change("bundles", "shop", status={"baseline": baseline})
-    operator = await run(timer_interval=1.0)
+
+
+def is_run_by_an_unknown_werf(cluster: BundleCluster, _: Werf) -> None:
+    """The image's digest, which the baseline had, isn't reported any more."""
+    cluster.werf_image = ""
+
+
+Change = Callable[[BundleCluster, Werf], None]
+NOT_BOUND: dict[str, tuple[Change | None, Change | None, bool | None]] = {
+    "its chart draws": (draws, None, False),
+    "it has what nobody saw": (has_more_after_the_install, None, None),
+    "it wasn't judged": (None, was_not_judged, None),
+    "another werf may correct it": (None, is_run_by_an_unknown_werf, False),
+}
+"""What happens before the deploy and after the baseline, and whether a plan is bound then."""
+
+
+@pytest.mark.parametrize("why", NOT_BOUND)
+async def test_by_a_baseline_that_isnt_bound_nothing_is_corrected_unasked(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf, why: str
+) -> None:
+    before, after, bound = NOT_BOUND[why]
+    if before is not None:
+        before(cluster, werf)
+    operator = await installed(cluster, run, bundle, release)
+    assert cluster.status()["baseline"].get("bound", False) is (before is None)
+    if after is not None:
+        await operator.stop()
+        after(cluster, werf)
+        operator = await run(timer_interval=1.0)
 
     await drift(cluster, release, *EDITED)
 
     await release.judged(*DIFFERS)
-    await waits(cluster, outcome="Planned")
+    found = await waits(cluster, outcome="Planned", **({} if bound is None else {"bound": bound}))
     await idle(operator)
-    assert len(cluster.jobs()) == 1
-
-
-@pytest.mark.needs("charts")
-async def test_what_renders_the_same_is_put_back_unasked(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    operator = await installed(cluster, run, bundle, release)
-    await drift(cluster, release, *EDITED)
-    await eventually(lambda: len(cluster.jobs()) == 2)
-    await release.in_sync()
-    await idle(operator)
-    assert history(cluster)[0] == ("Succeeded", True)
-    assert "approvedBy" not in cluster.status()["history"][0]
-
-
-async def test_drift_alone_corrects_whatever_the_chart_renders(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
-) -> None:
-    await installed(cluster, run, bundle, release, approval={"mode": "Never"})
-    renders(werf, "later")
-    await drift(cluster, release, *EDITED)
-    await eventually(lambda: len(cluster.jobs()) == 2)
-    await release.in_sync()
-    assert history(cluster)[0] == ("Succeeded", True)
-    assert not cluster.jobs("plan")
+    assert len(cluster.jobs()) == len(werf.applied) == 1
+    approve(cluster, found)
+    await eventually(lambda: cluster.status()["history"][0].get("correction"), "the correction")
+    assert cluster.status()["history"][0]["approvedBy"] == "ann"
 
 
 async def test_drift_alone_corrects_a_chart_that_draws(
@@ -170,21 +169,7 @@ async def test_drift_alone_corrects_a_chart_that_draws(
 
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
     await release.in_sync()
-
-
-async def test_where_another_werf_may_correct_it_waits_for_approval(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    """The image's digest, which the baseline had, isn't reported any more."""
-    operator = await installed(cluster, run, bundle, release)
-    cluster.werf_image = ""
-
-    await drift(cluster, release, *EDITED)
-
-    await release.judged(*DIFFERS)
-    await waits(cluster, outcome="Planned", bound=False)
-    await idle(operator)
-    assert len(cluster.jobs()) == 1
+    assert not cluster.jobs("plan")
 
 
 @pytest.mark.needs("freeze")
@@ -297,24 +282,3 @@ async def test_a_correction_that_expires_is_planned_anew(
     await eventually(lambda: plan(cluster)["number"] > first["number"])
     await waits(cluster, outcome="Planned", version="1.0.0")
     assert len(cluster.jobs()) == 1
-
-
-async def test_a_baseline_with_objects_that_nobody_saw_corrects_nothing(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, release: Release
-) -> None:
-    """Such as of a chart that has more where ``.Release.IsUpgrade``."""
-    plan_of = werf.todo
-    werf.todo = lambda digest: [
-        *plan_of(digest),
-        *(["create ::Secret:unseen"] if werf.revision > 1 else []),
-    ]
-    werf.renders = lambda _: hash_of(f"revision {min(werf.revision, 2)}")
-    await installed(cluster, run, bundle, release)
-    assert cluster.status()["baseline"]["bound"] is False
-    before = len(werf.applied)
-
-    await drift(cluster, release, *EDITED)
-
-    await release.judged(*DIFFERS)
-    await waits(cluster, outcome="Planned")
-    assert len(werf.applied) == before

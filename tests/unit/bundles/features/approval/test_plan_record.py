@@ -54,14 +54,32 @@ from copyrator.bundles.plans.fields import (
     RejectedPlan,
 )
 from copyrator.bundles.plans.operations import Operation, OperationType, Plan
-from copyrator.bundles.plans.record import PlanFault, PlanTarget
+from copyrator.bundles.plans.record import PlanFault, PlanResult, PlanTarget
+
+RUNNING = with_plan(outcome="Running")
+
+
+def begun(
+    status: BundleStatus, target: PlanTarget = TARGET, *, is_requested: bool = False
+) -> PlanStatus:
+    """What the status says of the next plan that begins."""
+    return plan_record.record_plan(
+        status, DEPLOY, target, "shop-plan-8", NOW, is_requested=is_requested
+    ).part(PlanStatus)
+
+
+def planned(
+    status: BundleStatus, result: PlanResult, mode: ApprovalMode = ApprovalMode.ALWAYS
+) -> PlanStatus:
+    """What the status says of a plan that was made."""
+    return deploy_record.record_result(status, result, spec(mode), NOW).part(PlanStatus)
 
 
 def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
     failed = with_plan(
         outcome="Failed", failures=2, interruptions=1, number=7, approved=ApprovedPlan(id="x")
     )
-    again = plan_record.record_plan(failed, DEPLOY, TARGET, "shop-plan-8", NOW).part(PlanStatus)
+    again = begun(failed)
     assert again == PlanStatus(
         **MADE_OF,
         job="shop-plan-8",
@@ -73,26 +91,17 @@ def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy()
         approved=ApprovedPlan(id="x"),
     )
     tried = replace(failed, attempted=Attempted(attempt=3))
-    assert plan_record.record_plan(tried, DEPLOY, TARGET, "shop-plan-8", NOW).part(
-        PlanStatus
-    ) == replace(again, attempt=3)
-    other = plan_record.record_plan(
-        failed, DEPLOY, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW
-    ).part(PlanStatus)
+    assert begun(tried) == replace(again, attempt=3)
+    other = begun(failed, replace(TARGET, digest="sha256:c"))
     assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
     assert other.interruptions is None
     assert other.rejections is None
     counted = {"rejections": 2, "rejected": RejectedPlan(id="r", contents=("c",))}
     for target in (TARGET, replace(TARGET, digest="sha256:c")):
         status = failed.with_part(replace(failed.part(PlanStatus), **counted))
-        plan = plan_record.record_plan(status, DEPLOY, target, "shop-plan-8", NOW).part(PlanStatus)
+        plan = begun(status, target)
         assert {name: getattr(plan, name) for name in counted} == counted
-    assert (
-        plan_record.record_plan(BundleStatus(), DEPLOY, TARGET, "shop-plan-1", NOW)
-        .part(PlanStatus)
-        .number
-        == 1
-    )
+    assert begun(BundleStatus()).number == 1
 
 
 def test_a_plan_of_what_is_pinned_is_outdated_by_another_pin() -> None:
@@ -165,7 +174,7 @@ def test_a_plan_is_waited_for_since_it_was_made() -> None:
 def test_until_permissions_are_known_those_count_that_the_last_deploy_lacked() -> None:
     lacks = (MissingPermission(verbs=("create",), resource="pods", namespace="prod"),)
     status = BundleStatus(attempted=Attempted(attempt=1, outcome=Outcome.FAILED, missing=lacks))
-    plan = plan_record.record_plan(status, DEPLOY, TARGET, "shop-plan-1", NOW).part(PlanStatus)
+    plan = begun(status)
     assert plan.missing == lacks
 
 
@@ -188,7 +197,7 @@ def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
         failed = plan_record.record_failure(status, DEPLOY, fault, RETRY, NOW)
         return plan_record.record_plan(failed, DEPLOY, TARGET, "shop-plan-8", NOW)
 
-    status = with_plan(outcome="Running")
+    status = RUNNING
     for number in range(1, RETRY.limit + 3):
         status = fail(status, "ClusterUnreachable")
         assert (status.part(PlanStatus).failures, status.part(PlanStatus).interruptions) == (
@@ -219,7 +228,7 @@ def test_an_equal_message_is_no_change() -> None:
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, interruptions=1, **failed)
-    plan = deploy_record.record_result(running, made(CREATE, DELETE), spec(), NOW).part(PlanStatus)
+    plan = planned(running, made(CREATE, DELETE))
     assert plan == PlanStatus(
         **MADE_OF,
         job="shop-plan-1",
@@ -243,7 +252,7 @@ def test_a_plan_says_what_it_does() -> None:
     )
     assert plan.id is not None
     what = replace(made(CREATE), unenforced="no guard", rollback_withheld="no rollback")
-    plan = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    plan = planned(running, what)
     assert (plan.enforced, plan.unenforced) == (False, "no guard")
     assert plan.rollback_withheld == "no rollback"
 
@@ -290,9 +299,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 ) -> None:
     assert plan_record.unbound_reasons(plan) == expected
     what = replace(made(), plan=plan)
-    found = deploy_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
-        PlanStatus
-    )
+    found = planned(RUNNING, what)
     assert (found.bound, found.unbound, found.image) == (not expected, expected, plan.image)
     assert found.hidden == (plan.hidden or None)
 
@@ -300,9 +307,7 @@ def test_a_plan_is_bound_where_its_deploy_cannot_write_something_else(
 def test_a_status_lists_a_bounded_number_of_reasons_why_a_plan_is_not_bound() -> None:
     many = tuple(f"reason {i}" for i in range(99))
     what = replace(made(), plan=replace(BOUND, drawn=many))
-    found = deploy_record.record_result(with_plan(outcome="Running"), what, spec(), NOW).part(
-        PlanStatus
-    )
+    found = planned(RUNNING, what)
     assert len(found.unbound) == MAX_UNBOUND
 
 
@@ -314,35 +319,28 @@ def test_an_approval_carries_over_to_the_same_contents_only(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=Plan(2, (CREATE,), approved)), plan=Plan(3, (CREATE,), found))
-    plan = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    plan = planned(running, what)
     assert (plan.decision == "Approved") is (approved == found)
     assert (plan.message is None) is (approved == found)
     assert plan.message is None or plan.message.startswith("the approval of plan id-0 was of other")
 
 
 def test_the_namespace_that_werf_creates_is_risky() -> None:
-    running = with_plan(outcome="Running")
-    plan = deploy_record.record_result(running, made(CREATE, missing="prod"), spec(), NOW).part(
-        PlanStatus
-    )
+    plan = planned(RUNNING, made(CREATE, missing="prod"))
     assert plan.counts == OperationCounts(create=2)
     assert plan.risky == ("create ::Namespace:prod",)
 
 
 def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
     many = [operation(OperationType.DELETE, "", f"x{n:03}") for n in range(MAX_RISKY + 5)]
-    plan = deploy_record.record_result(with_plan(outcome="Running"), made(*many), spec(), NOW).part(
-        PlanStatus
-    )
+    plan = planned(RUNNING, made(*many))
     assert (len(plan.risky), plan.risky_operations) == (MAX_RISKY, MAX_RISKY + 5)
 
 
 def test_equal_effects_of_equal_content_have_one_id() -> None:
     def id_of(*operations: Operation, **more: Any) -> str | None:
         status = with_plan(outcome="Running", **more)
-        return (
-            deploy_record.record_result(status, made(*operations), spec(), NOW).part(PlanStatus).id
-        )
+        return planned(status, made(*operations)).id
 
     assert id_of(CREATE, DELETE) == id_of(DELETE, CREATE, number=9)
     others = [
@@ -358,7 +356,7 @@ def test_equal_effects_of_equal_content_have_one_id() -> None:
 def test_a_plan_that_equals_one_that_was_deployed_has_another_id() -> None:
     """Else the annotation that approved the earlier one would approve it."""
     before = with_plan(outcome="Running", id=None)
-    first = deploy_record.record_result(before, made(CREATE), spec(), NOW).part(PlanStatus).id
+    first = planned(before, made(CREATE)).id
 
     def id_after(attempt: int, outcome: str) -> str | None:
         status = replace(
@@ -382,14 +380,10 @@ def test_plans_that_differ_have_ids_that_differ_also_where_both_were_deployed() 
     """Else who approves the one would have approved the other."""
     before = with_plan(outcome="Running", id=None)
     results = made(CREATE), made(CREATE, DELETE)
-    first = [
-        deploy_record.record_result(before, one, spec(), NOW).part(PlanStatus).id for one in results
-    ]
+    first = [planned(before, one).id for one in results]
     deployed = [HistoryEntry(outcome="Succeeded", plan=one) for one in first]
     status = replace(before, attempted=Attempted(attempt=2), history=Packed.pack(deployed))
-    again = [
-        deploy_record.record_result(status, one, spec(), NOW).part(PlanStatus).id for one in results
-    ]
+    again = [planned(status, one).id for one in results]
     assert len({*first, *again}) == 4
 
 
@@ -401,9 +395,7 @@ def test_an_approval_carries_over_to_a_retry_that_does_no_more(
 ) -> None:
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
     running = with_plan(outcome="Running", approved=before)
-    plan = deploy_record.record_result(
-        running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW
-    ).part(PlanStatus)
+    plan = planned(running, made(*found, approved=Plan(2, (CREATE,))))
     expected = ("Approved", "ann", "then") if carried else (None, None, None)
     assert (plan.decision, plan.by, plan.at) == expected
     assert plan.approved == before
@@ -428,30 +420,23 @@ def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
         started_at=format_time(NOW),
     )
     running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
-    plan = deploy_record.record_result(
-        running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW
-    ).part(PlanStatus)
+    plan = planned(running, made(UPDATE, approved=Plan(2, (CREATE,))))
     tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted") and not approved
     assert plan.decision == ("Approved" if tried else None)
 
 
 def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
-    first = deploy_record.record_result(
-        with_plan(outcome="Running"), made(CREATE, missing="prod"), spec(), NOW
-    )
+    first = deploy_record.record_result(RUNNING, made(CREATE, missing="prod"), spec(), NOW)
     approved = ApprovedPlan(
         id=first.part(PlanStatus).id, by="ann", at="then", job="shop-plan-0", seal="x"
     )
     running = with_plan(outcome="Running", approved=approved)
     again = made(CREATE, missing="prod", approved=Plan(3, (CREATE,)))
-    assert (
-        deploy_record.record_result(running, again, spec(), NOW).part(PlanStatus).decision
-        == "Approved"
-    )
+    assert planned(running, again).decision == "Approved"
     other = running.with_part(
         replace(running.part(PlanStatus), approved=replace(approved, id="other"))
     )
-    assert deploy_record.record_result(other, again, spec(), NOW).part(PlanStatus).decision is None
+    assert planned(other, again).decision is None
 
 
 @pytest.mark.parametrize(
@@ -475,31 +460,21 @@ def test_an_approval_ends_with_its_deploy_and_covers_no_request(
         spec_hash="s",
     )
     status = replace(with_plan(approved=approved), attempted=attempted)
-    plan = plan_record.record_plan(
-        status, DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=requested
-    ).part(PlanStatus)
+    plan = begun(status, is_requested=requested)
     assert plan.approved == (approved if holds else ApprovedPlan())
     if not requested:
-        assert (
-            plan_record.record_plan(status, DEPLOY, TARGET, "shop-plan-2", NOW).part(PlanStatus)
-            == plan
-        )
+        assert begun(status) == plan
 
 
 def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
     status = with_plan(approved=ApprovedPlan(id="id-1"))
-    plan = plan_record.record_plan(
-        status, DEPLOY, TARGET, "shop-plan-2", NOW, is_requested=True
-    ).part(PlanStatus)
+    plan = begun(status, is_requested=True)
     assert plan.approved == ApprovedPlan(id="id-1")
 
 
 def test_what_a_chart_does_every_time_is_not_risky() -> None:
-    running = with_plan(outcome="Running")
     found = made(RECREATE, DELETE, baseline=Plan(2, (RECREATE,)))
-    plan = deploy_record.record_result(running, found, spec(ApprovalMode.ON_RISK), NOW).part(
-        PlanStatus
-    )
+    plan = planned(RUNNING, found, ApprovalMode.ON_RISK)
     assert plan.risky == (str(DELETE),)
 
 
@@ -539,7 +514,7 @@ def test_an_approval_carries_over_to_no_weaker_plan_and_to_no_other_image(
     before = ApprovedPlan(id="id-0", by="ann", at="then", job="p", seal="s", **given)
     running = with_plan(outcome="Running", approved=before)
     what = replace(made(approved=BOUND), plan=plan)
-    found = deploy_record.record_result(running, what, spec(), NOW).part(PlanStatus)
+    found = planned(running, what)
     assert (found.decision == "Approved") is carried
 
 
@@ -573,24 +548,15 @@ EARLIER = replace(FAILED, started_at=format_time(NOW - timedelta(minutes=2)))
 def test_a_plan_is_exact_where_two_saved_ones_were_equal(
     plan: Plan, exact: bool | None, inexact: str | None
 ) -> None:
-    running = with_plan(outcome="Running")
-    found = deploy_record.record_result(running, replace(made(), plan=plan), spec(), NOW).part(
-        PlanStatus
-    )
+    found = planned(RUNNING, replace(made(), plan=plan))
     assert found.exact is exact
     assert (found.inexact or "").startswith(inexact or "")
     assert (found.inexact is None) is (inexact is None)
 
 
 def test_the_hash_of_the_saved_plan_is_part_of_the_id() -> None:
-    running = with_plan(outcome="Running")
     plans = (BOUND, EXACT, replace(EXACT, exact="2" * 64))
-    found = {
-        deploy_record.record_result(running, replace(made(), plan=one), spec(), NOW)
-        .part(PlanStatus)
-        .id
-        for one in plans
-    }
+    found = {planned(RUNNING, replace(made(), plan=one)).id for one in plans}
     assert len(found) == len(plans)
 
 
@@ -624,7 +590,7 @@ def test_an_approval_carries_over_to_another_saved_plan_only_where_that_is_expla
     given = replace(given, exact=True, image=BOUND.image, bound=approved is EXACT)
     running = replace(with_plan(outcome="Running", approved=given), attempted=attempted)
     result = replace(made(approved=approved), plan=found)
-    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = planned(running, result)
     assert (plan.decision == "Approved") is is_approved
 
 
@@ -637,7 +603,7 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     running = with_plan(outcome="Running", approved=given)
     what = replace(made(approved=Plan(2, (CREATE,), "a" * 64)), plan=Plan(3, (CREATE,), "a" * 64))
     result = replace(what, unenforced=unenforced)
-    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = planned(running, result)
     is_weaker = enforced and bool(unenforced)
     assert (plan.decision == "Approved") is not is_weaker
     why = (
@@ -646,7 +612,7 @@ def test_an_approval_of_an_enforced_plan_carries_over_to_no_other(
     )
     assert plan.message == (why if is_weaker else None)
     further = replace(what, plan=Plan(3, (CREATE, DELETE), "a" * 64), unenforced=unenforced)
-    plan = deploy_record.record_result(running, further, spec(), NOW).part(PlanStatus)
+    plan = planned(running, further)
     assert (plan.message == why) is is_weaker
 
 
@@ -671,7 +637,7 @@ def test_why_an_approval_does_not_carry_over(
     given = ApprovedPlan(id="id-0", by="ann", at="then", exact=True, image=image)
     running = with_plan(outcome="Running", approved=given)
     result = replace(made(approved=approved), plan=found)
-    plan = deploy_record.record_result(running, result, spec(), NOW).part(PlanStatus)
+    plan = planned(running, result)
     assert plan.message is not None
     assert plan.message.startswith(f"the approval of plan id-0 was of {why}")
     assert plan.message.endswith((why, "branches on .Release.IsInstall"))
@@ -689,7 +655,7 @@ def test_why_an_approval_does_not_carry_over(
 def test_a_saved_plan_that_keeps_differing_isnt_compared(
     attempted: Attempted, is_kept: bool
 ) -> None:
-    status = replace(with_plan(outcome="Running"), attempted=attempted)
+    status = replace(RUNNING, attempted=attempted)
     found = plan_record.without_unstable_file(status, status.part(PlanStatus), EXACT)
     assert found == (EXACT if is_kept else replace(BOUND, inexact=Inexact.UNSTABLE))
 

@@ -43,26 +43,26 @@ CONTENTS: list[tuple[dict[str, Any], str]] = [
 """What is known of a plan's contents, and how it is said."""
 
 
-@pytest.mark.parametrize(("plan", "text"), CONTENTS)
-def test_contents_are_said_before_the_operations(plan: dict[str, Any], text: str) -> None:
-    body = planned(PLAN | plan)
-    line = f"  Contents:      {text}"
-    assert (described(body, "Plan")[1] == line) is bool(text)
-    assert (why(body, "Plan:")[1] == line) is bool(text)
+OPERATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"enforced": True}, "enforced: the API server refuses what isn't approved"),
+    ({"enforced": False}, "not enforced: the deploy may write what isn't approved"),
+    ({"enforced": False, "unenforced": "no policy"}, "not enforced: no policy"),
+    ({}, ""),
+]
 
 
 @pytest.mark.parametrize(
-    ("plan", "text"),
+    ("label", "plan", "text"),
     [
-        ({"enforced": True}, "enforced: the API server refuses what isn't approved"),
-        ({"enforced": False}, "not enforced: the deploy may write what isn't approved"),
-        ({"enforced": False, "unenforced": "no policy"}, "not enforced: no policy"),
-        ({}, ""),
+        *(("Contents:  ", *one) for one in CONTENTS),
+        *(("Operations:", *one) for one in OPERATIONS),
     ],
 )
-def test_operations_are_said_to_be_enforced_or_not(plan: dict[str, Any], text: str) -> None:
+def test_contents_and_enforcement_are_said_first(
+    label: str, plan: dict[str, Any], text: str
+) -> None:
     body = planned(PLAN | plan)
-    line = f"  Operations:    {text}"
+    line = f"  {label}    {text}"
     assert (described(body, "Plan")[1] == line) is bool(text)
     assert (why(body, "Plan:")[1] == line) is bool(text)
 

@@ -399,21 +399,44 @@ def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wante
     assert not drift_record.is_judged_by(what.with_part(Baseline()), plan.attempt)
 
 
+NOT_THE_VALUES = "the values aren't the ones that were deployed"
+NOT_THE_SPEC = "the spec isn't the one that was deployed"
+
+
 @pytest.mark.parametrize(
-    ("what", "asked", "hashes", "reason"),
+    ("what", "asked", "hashes", "said"),
     [
         (status(), spec(), ("s", "v"), None),
-        (status(), spec(suspend=True), ("s", "v"), "Suspended"),
-        (status(), spec(), ("other", "v"), "NotAsDeployed"),
-        (status(), spec(), ("s", "other"), "NotAsDeployed"),
-        (status(), spec(), ("s", None), "NotAsDeployed"),
+        (
+            status(),
+            spec(suspend=True),
+            ("s", "v"),
+            "nothing is compared while spec.suspend is true",
+        ),
+        (
+            status(deployed=replace(THERE, digest=None)),
+            spec(),
+            ("s", "v"),
+            "nothing is deployed yet",
+        ),
+        (
+            status(attempted=replace(TRIED, outcome="Failed", version="1.2")),
+            spec(),
+            ("s", "v"),
+            "the deploy of 1.2 hasn't succeeded",
+        ),
+        (status(), spec(), ("other", "v"), NOT_THE_SPEC),
+        (status(deployed=replace(THERE, reference="other")), spec(), ("s", "v"), NOT_THE_SPEC),
+        (status(), spec(), ("s", "other"), NOT_THE_VALUES),
+        (status(), spec(), ("s", None), NOT_THE_VALUES),
     ],
 )
 def test_what_keeps_it_from_being_compared(
-    what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], reason: str | None
+    what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], said: str | None
 ) -> None:
     why = drift_record.find_hindrance(what, asked, *hashes)
-    assert (why and why.reason) == reason
+    reason = "Suspended" if asked.suspend else "NotAsDeployed"
+    assert why == (None if said is None else drift_record.Hindrance(reason, said))
 
 
 @pytest.mark.parametrize(("ago", "again"), [(4, 4), (7, 7), (7.5, None), (8, None), (60, None)])
@@ -525,48 +548,112 @@ MADE_OF_ATTEMPT: dict[str, Any] = {
 }
 
 
+MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
+DRIFTED, IN_SYNC, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
+RESTORE = "; to restore what was deployed: copyrator reconcile bundle -n prod shop --force"
+NOT_YET = "what is deployed hasn't been compared yet"
+
+
 @pytest.mark.parametrize(
-    ("what", "asked", "wanted"),
+    ("what", "asked", "wanted", "said"),
     [
-        (status(), spec(), (ConditionStatus.TRUE, "Drifted")),
-        (status(), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
+        (status(), spec(), (DRIFTED, "Drifted"), f"{EDITED} has drifted"),
+        (
+            status(),
+            spec(DriftMode.DETECT),
+            (DRIFTED, "Drifted"),
+            f"{EDITED} has drifted{RESTORE}",
+        ),
         (
             status(),  # its baseline isn't bound
             spec(approval=ApprovalMode.ALWAYS),
-            (ConditionStatus.TRUE, "RenderedDifferently"),
+            (DRIFTED, "RenderedDifferently"),
+            (
+                f"{EDITED} has drifted, and the chart may render differently now than when it was "
+                "deployed: a deploy that corrects it is planned, and waits for approval"
+            ),
         ),
-        (status(drift=TWICE), spec(), (ConditionStatus.TRUE, "DriftRecurring")),
-        (status(drift=TWICE), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
+        (
+            status(drift=TWICE),
+            spec(),
+            (DRIFTED, "DriftRecurring"),
+            (
+                f"{EDITED} has drifted again after 2 corrections, so something else changes the "
+                "same objects each time: find it, or name them in spec.drift.ignore"
+            ),
+        ),
+        (
+            status(drift=TWICE),
+            spec(DriftMode.DETECT),
+            (DRIFTED, "Drifted"),
+            f"{EDITED} has drifted{RESTORE}",
+        ),
         (
             status(drift=TWICE, attempted=replace(TRIED, attempt=2)),  # not checked since
             spec(),
-            (ConditionStatus.TRUE, "Drifted"),
+            (DRIFTED, "Drifted"),
+            f"{EDITED} has drifted",
+        ),
+        (
+            status(drift=replace(MANY, count=9)),
+            spec(),
+            (DRIFTED, "Drifted"),
+            ", ".join(MANY.objects[:5]) + " and 4 more have drifted",
+        ),
+        (
+            status(drift=replace(MANY, objects=MANY.objects[:6], count=None)),
+            spec(),
+            (DRIFTED, "Drifted"),
+            ", ".join(MANY.objects[:5]) + " and 1 more have drifted",
         ),
         (
             status(drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED)),
             spec(),
-            (ConditionStatus.FALSE, "InSync"),
+            (IN_SYNC, "InSync"),
+            "the objects of the release are as they were deployed",
+        ),
+        (
+            status(
+                drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED),
+                baseline=replace(BASE, unproven=True),
+            ),
+            spec(),
+            (IN_SYNC, "InSync"),
+            (
+                "nothing has drifted since 2026-11-23T12:00:00Z; what had drifted before isn't "
+                "seen, as the deploy was checked later than 15 minutes after its end"
+            ),
         ),
         (
             status(drift=replace(FOUND, verdict=DriftVerdict.UNKNOWN)),
             spec(),
-            (ConditionStatus.UNKNOWN, "Unchecked"),
+            (UNKNOWN, "Unchecked"),
+            "the last check had no result",
+        ),
+        (
+            status(drift=replace(FOUND, verdict=DriftVerdict.UNKNOWN, message="no")),
+            spec(),
+            (UNKNOWN, "Unchecked"),
+            "no",
         ),
         (
             status(drift=replace(FOUND, reason="PlanFailed", message="no")),
             spec(),
-            (ConditionStatus.UNKNOWN, "PlanFailed"),
+            (UNKNOWN, "PlanFailed"),
+            "no",
         ),
-        (status(baseline=Baseline()), spec(), (ConditionStatus.UNKNOWN, "Unchecked")),
-        (status(drift=DriftStatus()), spec(), (ConditionStatus.UNKNOWN, "Unchecked")),
-        (status(), spec(DriftMode.OFF), None),
+        (status(drift=replace(FOUND, reason="PlanFailed")), spec(), (UNKNOWN, "PlanFailed"), ""),
+        (status(baseline=Baseline()), spec(), (UNKNOWN, "Unchecked"), NOT_YET),
+        (status(drift=DriftStatus()), spec(), (UNKNOWN, "Unchecked"), NOT_YET),
     ],
 )
 def test_the_condition(
-    what: BundleStatus, asked: BundleSpec, wanted: tuple[ConditionStatus, str] | None
+    what: BundleStatus, asked: BundleSpec, wanted: tuple[ConditionStatus, str], said: str
 ) -> None:
     found = drifted_condition(what, asked)
-    assert (found and (found.status, found.reason)) == wanted
+    assert found is not None
+    assert (found.status, found.reason, found.message) == (*wanted, said)
+    assert drifted_condition(what, spec(DriftMode.OFF)) is None
 
 
 def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
@@ -746,113 +833,6 @@ def test_what_cant_be_compared_is_named_with_the_remedy(count: int, more: str) -
         "right after the deploy. The Job's log says why; check the permissions of its service "
         "account"
     )
-
-
-@pytest.mark.parametrize(
-    ("what", "asked", "said"),
-    [
-        (status(), spec(suspend=True), "nothing is compared while spec.suspend is true"),
-        (status(deployed=replace(THERE, digest=None)), spec(), "nothing is deployed yet"),
-        (
-            status(attempted=replace(TRIED, outcome="Failed", version="1.2")),
-            spec(),
-            "the deploy of 1.2 hasn't succeeded",
-        ),
-        (
-            status(deployed=replace(THERE, spec_hash="other")),
-            spec(),
-            "the spec isn't the one that was deployed",
-        ),
-        (
-            status(deployed=replace(THERE, reference="other")),
-            spec(),
-            "the spec isn't the one that was deployed",
-        ),
-        (
-            status(deployed=replace(THERE, values_hash="other")),
-            spec(),
-            "the values aren't the ones that were deployed",
-        ),
-    ],
-)
-def test_what_keeps_it_from_being_compared_in_words(
-    what: BundleStatus, asked: BundleSpec, said: str
-) -> None:
-    why = drift_record.find_hindrance(what, asked, "s", "v")
-    assert why == drift_record.Hindrance("Suspended" if asked.suspend else "NotAsDeployed", said)
-
-
-MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
-
-
-@pytest.mark.parametrize(
-    ("what", "asked", "said"),
-    [
-        (status(), spec(), "update ::ConfigMap:app has drifted"),
-        (
-            status(),
-            spec(DriftMode.DETECT),
-            (
-                "update ::ConfigMap:app has drifted; to restore what was deployed: "
-                "copyrator reconcile bundle -n prod shop --force"
-            ),
-        ),
-        (
-            status(drift=TWICE),
-            spec(),
-            (
-                "update ::ConfigMap:app has drifted again after 2 corrections, so something else "
-                "changes the same objects each time: find it, or name them in spec.drift.ignore"
-            ),
-        ),
-        (
-            status(drift=replace(FOUND, differs=True), baseline=replace(BASE, bound=True)),
-            spec(approval=ApprovalMode.ALWAYS),
-            (
-                "update ::ConfigMap:app has drifted, and the chart may render differently now than "
-                "when it was deployed: a deploy that corrects it is planned, and waits for approval"
-            ),
-        ),
-        (
-            status(drift=replace(MANY, count=9)),
-            spec(),
-            ", ".join(MANY.objects[:5]) + " and 4 more have drifted",
-        ),
-        (
-            status(drift=replace(MANY, objects=MANY.objects[:6], count=None)),
-            spec(),
-            ", ".join(MANY.objects[:5]) + " and 1 more have drifted",
-        ),
-        (
-            status(drift=replace(FOUND, verdict="NotDrifted")),
-            spec(),
-            "the objects of the release are as they were deployed",
-        ),
-        (
-            status(
-                drift=replace(FOUND, verdict="NotDrifted"), baseline=replace(BASE, unproven=True)
-            ),
-            spec(),
-            (
-                "nothing has drifted since 2026-11-23T12:00:00Z; what had drifted before isn't "
-                "seen, as the deploy was checked later than 15 minutes after its end"
-            ),
-        ),
-        (status(baseline=Baseline()), spec(), "what is deployed hasn't been compared yet"),
-        (
-            status(drift=replace(FOUND, verdict="Unknown")),
-            spec(),
-            "the last check had no result",
-        ),
-        (status(drift=replace(FOUND, verdict="Unknown", message="no")), spec(), "no"),
-        (status(drift=replace(FOUND, reason="PlanFailed", message="no")), spec(), "no"),
-        (status(drift=replace(FOUND, reason="PlanFailed")), spec(), ""),
-    ],
-)
-def test_the_condition_in_words(what: BundleStatus, asked: BundleSpec, said: str) -> None:
-    found = drifted_condition(what, asked)
-    assert found is not None
-    assert found.message == said
 
 
 def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:

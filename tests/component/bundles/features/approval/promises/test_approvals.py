@@ -113,7 +113,7 @@ def forge(cluster: BundleCluster, job: str, *operations: str) -> None:
 async def test_operations_that_somebody_adds_to_an_approved_plan_arent_deployed(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    bundle(approval=ALWAYS)
+    bundle(approval=ALWAYS, retry=PATIENT)
     operator = await run()
     found = await waits(cluster)
     forge(cluster, found["job"], DELETE)
@@ -235,7 +235,7 @@ async def test_the_chart_is_rendered_again_before_the_apply_and_nothing_else_is_
     cluster: BundleCluster, run: Run, bundle: Make, scripts: Scripts
 ) -> None:
     """The operations are the same: only what they write differs."""
-    bundle(approval=ALWAYS)
+    bundle(approval=ALWAYS, retry=PATIENT)
     await run(guard_policy=None)  # its probe is the API server's
     await scripts.run("plan", [DOCUMENTS, DOCUMENTS])
     found = await waits(cluster)

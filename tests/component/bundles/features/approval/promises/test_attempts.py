@@ -18,7 +18,7 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, reconciled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.promises.test_attempts import EDITS, PROMPT, VALUES, encoded, tags
 
@@ -56,9 +56,9 @@ class Story:
         approve(self.cluster, self.found)
         await eventually(lambda: self.cluster.status().get("attempted", {}).get("outcome"))
         edit(self.cluster)
-        count = len(self.operator.reconciled)
-        await eventually(lambda: len(self.operator.reconciled) > count + 2)
+        await reconciled(self.operator, 2)
         refused.clear()
+        self.operator.let_pass(timedelta(minutes=1))
 
     async def while_it_is_down(self, edit: Callable[[BundleCluster], None]) -> None:
         await self.operator.stop()

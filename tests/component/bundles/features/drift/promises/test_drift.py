@@ -21,7 +21,7 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.features.previews.promises.test_plans import asked_for_results
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, reconciled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.promises.test_attempts import tags
 from tests.packed_charts import CHART_YAML, chart, pack
@@ -184,10 +184,10 @@ async def test_a_check_that_hasnt_begun_is_never_asked_for_its_result(
     operator.let_pass(timedelta(hours=1))
 
     await eventually(lambda: release.drift.get("check", {}).get("outcome") == "Running")
-    count = len(operator.reconciled)
-    await eventually(lambda: len(operator.reconciled) > count + 3)
+    await reconciled(operator)
     assert asked_for_results(cluster, since) == []
     refused.clear()
+    operator.let_pass(timedelta(minutes=1))
     await eventually(lambda: release.checks > checks)
 
 

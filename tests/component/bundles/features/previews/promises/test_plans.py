@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.previews.test_previews import ask, preview
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, reconciled
 from tests.component.oci.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.needs("approval")
@@ -159,14 +160,14 @@ async def test_what_hasnt_begun_is_never_asked_for_its_result(
     operator = await run()
     name = "preview" if which == "a preview" else "plan"
     await eventually(lambda: cluster.status().get(name, {}).get("outcome") == "Running")
-    count = len(operator.reconciled)
-    await eventually(lambda: len(operator.reconciled) > count + 3)
+    await reconciled(operator)
 
     assert asked_for_results(cluster, since) == []
     for one in ("plan", "preview"):
         assert cluster.status().get(one, {}).get("outcome") in (None, "Running")
 
     refused.clear()
+    operator.let_pass(timedelta(minutes=1))
     if which != "a plan":
         await eventually(lambda: preview(cluster).get("outcome") == "Planned")
     if which != "a preview":
