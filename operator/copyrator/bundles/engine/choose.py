@@ -200,7 +200,9 @@ class Resolver:
             if self.entry.status.is_inherited:
                 return self._inherited()
             is_pinned = self.entry.status.pin.digest is not None
-            return self._rechecked(self._pinned() if is_pinned else self._resolve())
+            found = self._pinned() if is_pinned else self._resolve()
+            found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
+            return self._with_correction(self._with_findings(self._with_awaited(found)))
         except PendingError:
             return None
 
@@ -373,11 +375,6 @@ class Resolver:
         facts = self._facts(candidate, self._occasion(candidate))
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
-
-    def _rechecked(self, found: Resolution) -> Resolution:
-        """The resolution with the present verdicts on what is deployed and what is awaited."""
-        found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
         asked = self.features.used_in(self.spec, Feature.ask)
