@@ -200,7 +200,9 @@ class Resolver:
             if self.entry.status.is_inherited:
                 return self._inherited()
             is_pinned = self.entry.status.pin.digest is not None
-            return self._rechecked(self._pinned() if is_pinned else self._resolve())
+            found = self._pinned() if is_pinned else self._resolve()
+            found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
+            return self._with_correction(self._with_findings(self._with_awaited(found)))
         except PendingError:
             return None
 
@@ -373,11 +375,6 @@ class Resolver:
         facts = self._facts(candidate, self._occasion(candidate))
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.hold_back(candidate, results)
-
-    def _rechecked(self, found: Resolution) -> Resolution:
-        """The resolution with the present verdicts on what is deployed and what is awaited."""
-        found = replace(found, preferred=self.gates.preferred(self.spec, self.findings))
-        return self._with_correction(self._with_findings(self._with_awaited(found)))
 
     def _facts(self, candidate: Candidate, occasion: Occasion) -> Facts:
         asked = self.features.used_in(self.spec, Feature.ask)
@@ -559,11 +556,15 @@ class PollStates:
     def decide_again(self, key: BundleKey, interval: float) -> None:
         """Have the next resolution decide again, without a new request to the registry.
 
-        Any answer of the last interval is accepted. A decision in progress doesn't count: it may
-        have read its inputs before they changed. ``interval``: the Bundle's, in seconds.
+        Any answer of the last interval is accepted, unless the second poll after a push is due. A
+        decision in progress doesn't count: it may have read its inputs before they changed.
+        ``interval``: the Bundle's, in seconds.
         """
-        since = self._context.monotonic() - interval
-        self.of(key).decide_again(since, self._context.clock())
+        polling, now = self.of(key), self._context.clock()
+        monotonic, again = self._context.monotonic(), polling.again
+        if polling.poll is None and again is not None and monotonic >= again:
+            polling.begin(again, now)  # else it stays due as long as each reconcile decides again
+        polling.decide_again(monotonic - interval, now)
 
     def unpolled_seconds(self, key: BundleKey) -> float:
         """Seconds since the last successful poll; at first, since the Bundle's first event."""

@@ -94,7 +94,9 @@ class Uninstaller:
         if cause := await self._skip_cause(entry):
             self._orphan(entry, cause)
             return await self._remove_finalizer(entry)
-        if entry.status.attempted.is_running or self._deploy_runs(entry):
+        jobs = self.jobs.of(entry.key, entry.uid)
+        deploys = any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
+        if entry.status.attempted.is_running or deploys:
             text = "A deploy is running; the deletion continues when it has ended"
             return Step(entry, entry.status, ready_conditions.uninstalling(text))
         if await self._has_nothing_to_uninstall(entry):
@@ -171,10 +173,6 @@ class Uninstaller:
         self.context.metrics.orphaned_releases.labels(cause).inc()
         namespace = ObjectRef("v1", "Namespace", "", entry.key.namespace)
         self.context.recorder.record(namespace, BundleEvent.RELEASE_ORPHANED, text)
-
-    def _deploy_runs(self, entry: BundleEntry) -> bool:
-        jobs = self.jobs.of(entry.key, entry.uid)
-        return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
 
     def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
         """The spec for the uninstall, with the release's namespace by the status.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.bundles.plans.queue import PlanTiming
+from copyrator.oci.notifications import Push
 
 pytestmark = pytest.mark.usefixtures("registry")
 
@@ -83,6 +85,32 @@ async def test_plans_that_end_quickly_are_no_more_at_once_either(
         await waits(cluster, name=name)
     assert cluster.most_running("plan") <= 2
     assert len(cluster.jobs("plan")) == len(NAMES)
+
+
+async def test_a_push_is_polled_for_twice_while_a_plan_waits_and_keeps_nobody_busy(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    operator = await run(max_plan_jobs=1, timer_interval=3600.0)
+    names = ("one", "two")
+    for name in names:
+        bundle(name, approval=ALWAYS)
+    await eventually(lambda: all(pending(cluster, name) == "Planning" for name in names))
+    await eventually(lambda: running(cluster))
+    await idle(operator)
+
+    operator.controller.pushed([Push("app")])
+    await idle(operator)
+    digest = registry.put("app", "1.0.0", "other")  # as CNCF distribution does
+    operator.let_pass(timedelta(seconds=3))
+
+    await eventually(
+        lambda: {cluster.status(name)["target"]["digest"] for name in names} == {digest}
+    )
+    await idle(operator)
+    reconciled = len(operator.reconciled)
+    await idle(operator)
+    assert len(operator.reconciled) == reconciled
 
 
 LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
