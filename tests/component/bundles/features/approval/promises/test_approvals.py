@@ -147,7 +147,7 @@ async def test_an_approval_doesnt_carry_over_to_operations_that_somebody_added_t
     assert len(cluster.jobs()) == 1
 
 
-@pytest.mark.needs("charts")
+@pytest.mark.needs("charts", "drift")
 async def test_a_forged_baseline_hides_no_risk(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
