@@ -16,7 +16,15 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.needs(
-    "age", "approval", "dependencies", "freeze", "promotion", "rollback", "signatures", "windows"
+    "age",
+    "approval",
+    "charts",
+    "dependencies",
+    "freeze",
+    "promotion",
+    "rollback",
+    "signatures",
+    "windows",
 )
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"

@@ -87,6 +87,7 @@ async def reports(cluster: BundleCluster, reason: str) -> str:
     return cluster.message()
 
 
+@pytest.mark.needs("charts")
 async def test_a_deploy_gets_a_copy_of_what_was_checked_and_no_token_of_this_cluster(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -121,6 +122,7 @@ async def test_a_deploy_gets_a_copy_of_what_was_checked_and_no_token_of_this_clu
     assert base64.b64encode(TOKEN.encode()).decode() not in held(cluster)
 
 
+@pytest.mark.needs("charts")
 async def test_a_copy_that_somebody_replaces_ends_the_deploy(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

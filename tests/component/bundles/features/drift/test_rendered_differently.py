@@ -126,6 +126,7 @@ NOT_BOUND: dict[str, tuple[Change | None, Change | None, bool | None]] = {
 """What happens before the deploy and after the baseline, and whether a plan is bound then."""
 
 
+@pytest.mark.needs("charts")
 @pytest.mark.parametrize("why", NOT_BOUND)
 async def test_by_a_baseline_that_isnt_bound_nothing_is_corrected_unasked(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf, why: str
