@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from copyrator.api import names
 from copyrator.api.text import count
 from copyrator.cli.core.faults import hint
 from copyrator.cli.core.output import Format, Kind, answer_option, dump, typed
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()

@@ -14,7 +14,7 @@ import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
@@ -32,9 +32,6 @@ from copyrator.kube.resources import Discovery
 from copyrator.settings.config import Settings
 from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.isolated import IsolatedError
-
-if TYPE_CHECKING:
-    pass
 
 COMPILED_AT_ONCE: Final = 512
 """Characters of the longest string that is compiled in the operator's own process: of nothing but

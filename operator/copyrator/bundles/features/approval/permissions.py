@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
@@ -37,9 +37,6 @@ from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.workqueue.fairness import FairLimit
-
-if TYPE_CHECKING:
-    pass
 
 PERMISSION_REVIEWS_AT_ONCE: Final = 4
 """Access reviews in flight, of all plans together; those of one plan are sent one by one."""
