@@ -560,10 +560,8 @@ class PollStates:
         decision in progress doesn't count: it may have read its inputs before they changed.
         ``interval``: the Bundle's, in seconds.
         """
-        polling, now = self.of(key), self._context.clock()
-        monotonic, again = self._context.monotonic(), polling.again
-        if polling.poll is None and again is not None and monotonic >= again:
-            polling.begin(again, now)  # else it stays due as long as each reconcile decides again
+        polling, now, monotonic = self.of(key), self._context.clock(), self._context.monotonic()
+        polling.begin_second(monotonic, now)  # else it stays due while each reconcile decides again
         polling.decide_again(monotonic - interval, now)
 
     def unpolled_seconds(self, key: BundleKey) -> float:
@@ -669,11 +667,9 @@ class VersionResolver:
         if polling.handled != desired:
             sharing = 0.0 if desired.request else SHARING
             polling.begin(monotonic - sharing, now, desired.request)
-        elif polling.again is not None and monotonic >= polling.again:
-            polling.begin(polling.again, now)
-        elif (due := self._next_due(entry, spec, now)) is not None:
-            return due
-        else:
+        elif not polling.begin_second(monotonic, now):
+            if (due := self._next_due(entry, spec, now)) is not None:
+                return due
             may_be = spec.interval / 2
             if polling.failures.count:
                 may_be = min(may_be, self._context.timing.poll_error_sharing)

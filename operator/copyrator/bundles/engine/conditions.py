@@ -29,13 +29,8 @@ from copyrator.bundles.fields import bundle_conditions, read_reason
 
 def with_conditions(status: BundleStatus, changed: NewConditions, now: datetime) -> BundleStatus:
     """The status with some conditions replaced; None removes one."""
-    conditions = build_conditions(
-        status.conditions,
-        changed,
-        bundle_conditions(),
-        generation=status.observed_generation or 0,
-        now=now,
-    )
+    order, generation = bundle_conditions(), status.observed_generation or 0
+    conditions = build_conditions(status.conditions, changed, order, generation=generation, now=now)
     return replace(status, conditions=conditions)
 
 

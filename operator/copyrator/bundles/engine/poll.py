@@ -157,6 +157,13 @@ class Polling:
         confirmed = self.poll.confirmed if self.poll else None
         self.state = Asked(Poll(since, now, request, confirmed), self._known)
 
+    def begin_second(self, monotonic: float, now: datetime) -> bool:
+        """Begin the second poll after a push; False: it isn't due, or another poll is pending."""
+        if self.poll is not None or self.again is None or monotonic < self.again:
+            return False
+        self.begin(self.again, now)
+        return True
+
     def push(self, since: float, again: float, now: datetime) -> None:
         """Accept no answer from before a push, and poll once more at ``again``."""
         self.begin(since, now, self.poll.request if self.poll else "")

@@ -94,9 +94,8 @@ class Uninstaller:
         if cause := await self._skip_cause(entry):
             self._orphan(entry, cause)
             return await self._remove_finalizer(entry)
-        jobs = self.jobs.of(entry.key, entry.uid)
-        deploys = any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
-        if entry.status.attempted.is_running or deploys:
+        running = (job.kind for job in self.jobs.of(entry.key, entry.uid) if not job.done)
+        if entry.status.attempted.is_running or JobKind.DEPLOY in running:
             text = "A deploy is running; the deletion continues when it has ended"
             return Step(entry, entry.status, ready_conditions.uninstalling(text))
         if await self._has_nothing_to_uninstall(entry):
