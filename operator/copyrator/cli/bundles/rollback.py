@@ -213,7 +213,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
             targets = targets[first + 1 :]
         found = [at for at in targets if at.digest != running]
         if not found:
-            others = said(describe_ignored(status.past, reference))
+            others = _others(status.past, reference)
             raise ValueError(f"has no earlier successful deploy in its history{others}")
         return found[0]
     found = _matching(targets, to)
@@ -221,7 +221,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         found = [at for at in found if at.digest != running]
     if not found:
         known = ", ".join(dict.fromkeys(said(at.version) for at in targets)) or "none"
-        others = said(describe_ignored(_matching(status.past, to), reference))
+        others = _others(_matching(status.past, to), reference)
         raise ValueError(
             f"has no successful deploy of {said(to)} in its history, which has: {known}{others}"
         )
@@ -229,6 +229,12 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         digests = ", ".join(dict.fromkeys(said((at.digest or "")[:19]) for at in found))
         raise ValueError(f"has several digests of {said(to)} in its history, name one: {digests}")
     return found[0]
+
+
+def _others(deploys: Iterable[HistoryEntry], reference: str) -> str:
+    """Which of these are from other repositories, as clauses; empty where none is."""
+    found = describe_ignored(deploys, reference)
+    return said(found) if found else ""
 
 
 def _running(status: BundleStatus) -> Attempted | Deployed:
