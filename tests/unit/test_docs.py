@@ -146,6 +146,7 @@ def test_each_reason_is_documented_and_made() -> None:
     )
     rows = [one for kind in reasons.KINDS.values() for one in kind]
     assert len(rows) > 150
+    assert [one for one in rows if "('" in one.meaning + one.remedy] == [], "another row's repr"
     unused = [one for one in rows if not re.search(rf"\b{type(one).__name__}\.{one.name}\b", code)]
     assert [one for one in unused if one not in errors] == []
 

@@ -41,6 +41,7 @@ from copyrator.bundles.words import MESSAGE
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     annotations_of,
@@ -88,7 +89,7 @@ def _versions(body: Body) -> tuple[str | None, ...]:
     return status.available.version, status.attempted.version, status.part(PlanStatus).version
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @object_options("bundles")
 @click.option(
     "--to",
@@ -135,7 +136,7 @@ def unpin(options: ObjectOptions) -> None:
     show_result(*run(_unpin(options)), options.shape)
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @object_options("bundles")
 @click.argument("version", shell_complete=_complete(_versions))
 @object_option
