@@ -54,7 +54,9 @@ class _Plan(click.Command):
     help="Plan this version (a tag or a range) of the Bundle instead, only to show it.",
 )
 @click.option(
-    "--whole", is_flag=True, help="Print the Bundle's diff with what is in every plan, too."
+    "--whole",
+    is_flag=True,
+    help="Print the Bundle's diff with all lines, those that are in every plan, too.",
 )
 @timeout_option(300.0, "How long --refresh and --version wait.")
 @cluster_options()
@@ -82,16 +84,16 @@ async def plan(
     Keys are shown (+ added, ~ changed, - removed), values never.
 
     Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
-    on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
-    the permission to read it.
+    on objects, risky ones first, and werf's diff by object, without values of Secrets, from the
+    log of the plan Job, which requires the permission to read it.
 
     - --refresh replaces a plan that waits for a decision.
 
     - --version plans another version of it, a lower one too, also while the Bundle is suspended;
     that can't be approved, and replaces no plan.
 
-    - --whole prints the whole diff; else what is in every plan is left out, such as werf's version
-    in each object.
+    - --whole prints the whole diff; else 200 lines of an object, without what is in every plan,
+    such as werf's version.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """

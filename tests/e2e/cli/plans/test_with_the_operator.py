@@ -56,7 +56,7 @@ def test_any_version_can_be_planned_and_isnt_deployed(stage: Stage) -> None:
     assert ", for <1.1\n" in said
     assert "Changes: 1 operation: 1 create\n" in said
     assert "create ConfigMap - any\n" in said
-    assert "Create ConfigMap/any\n" in said
+    assert "create ConfigMap/any\n + apiVersion: v1\n" in said
     assert "It is only shown: " in said
     said = plainly(stage.types(f"describe bundle {name}"))
     assert "Preview: 1.0.0, made AGE ago: 1 operation: 1 create\n" in said
