@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from copyrator.api.keys import ObjectName
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault
@@ -47,6 +48,11 @@ class _Plan(click.Command):
     type=click.Path(),
     help="Rules in a file, a directory or - (stdin).",
 )
+@click.option(
+    "--show",
+    metavar="[NAMESPACE/]NAME",
+    help="Show this copy of the rule: the object that would be written, and its difference.",
+)
 @click.option("--refresh", is_flag=True, help="Make the Bundle's plan again first.")
 @click.option(
     "--version",
@@ -68,6 +74,7 @@ async def plan(
     what: str | None,
     name: str | None,
     filename: str | None,
+    show: str | None,
     refresh: bool,
     version: str | None,
     whole: bool,
@@ -82,6 +89,10 @@ async def plan(
     planner and writer run with a server-side dry run: as the operator where you may impersonate
     its service account, else as you. Sources and namespaces in the file are treated as applied.
     Keys are shown (+ added, ~ changed, - removed), values never.
+
+    - --show shows one copy: the whole object as it would be stored, and its difference to the
+    existing one. Of the values and annotations of a Secret it shows only the lengths, and which
+    ones differ.
 
     Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
     on objects, risky ones first, and werf's diff by object, without values of Secrets, from the
@@ -100,6 +111,8 @@ async def plan(
     if bool(name) == bool(filename):
         raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
     if what == "bundles" and name:
+        if show is not None:
+            raise _WrongUsage("--show is only for rules (plan rule NAME --show NAMESPACE/NAME)")
         from copyrator.cli.bundles.plan import plan_bundle  # noqa: PLC0415 - each half is large
 
         wanted = _wanted(timeout, refresh=refresh, version=version)
@@ -109,13 +122,14 @@ async def plan(
     if refresh or whole or version is not None:
         option = "--refresh" if refresh else "--whole" if whole else "--version"
         raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
-    from copyrator.cli.rules.plan import Files, plan_rules, show  # noqa: PLC0415 - it is large
+    from copyrator.cli.rules.plan import Files, plan_rules, print_plans  # noqa: PLC0415 - it is large
 
     files = Files(read_manifests([filename]) if filename else [], target)
     if filename:
         files.check()
-    results, notes = await plan_rules(target, name, files, home)
-    show(results, shape)
+    copy = ObjectName(*target.locate(show)) if show is not None else None
+    results, notes = await plan_rules(target, name, files, home, copy)
+    print_plans(results, shape)
     if notes:
         prose(notes, err=True)
     if faults := [result.fault for result in results if result.fault]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
-from copyrator.api.text import printable
+from copyrator.api.text import count, printable
 
 LINES: Final = 200
 """Lines of one object's difference that are shown."""
 ALL_LINES: Final = 3000
 """Lines of all differences of a plan."""
+AROUND: Final = 3
+"""Lines before and after a change that are shown of long ones."""
 LINE: Final = 1000
 """Characters of a line that are shown."""
 
@@ -21,6 +24,19 @@ _CLASSES: Final = {"+": "added", "-": "removed", "": "same"}
 def sign_of(line: str) -> str:
     """``+`` of an added line of an object, ``-`` of a removed one; else empty."""
     return line[0] if line[:2] in ("+ ", "- ", "+", "-") else ""
+
+
+def without_same(lines: Sequence[str]) -> list[str]:
+    """Without lines that are the same and far from a change, where there are many lines."""
+    if len(lines) <= LINES:
+        return list(lines)
+    changes = [at for at, line in enumerate(lines) if sign_of(line)]
+    near = {one for at in changes for one in range(at - AROUND, at + AROUND + 1)}
+    found: list[str] = []
+    for is_near, ats in groupby(range(len(lines)), near.__contains__):
+        part = [lines[at] for at in ats]
+        found += part if is_near else [f"  … {count(len(part), 'line')} without a change"]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
