@@ -67,8 +67,8 @@ def done(monkeypatch):
     """What would have been done."""
     done = []
 
-    async def act(_client, *what):
-        done.append(what)
+    async def act(_client, verb, what, key, _answer):
+        done.append((verb, what, key))
         return "It is done."
 
     monkeypatch.setattr(ui_server, "act", act)
