@@ -41,6 +41,7 @@ from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import run
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     annotations_of,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 WHAT: Final = "bundles"
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @object_options("bundles")
 @click.option(
     "--reason",

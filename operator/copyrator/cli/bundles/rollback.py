@@ -41,6 +41,7 @@ from copyrator.bundles.words import MESSAGE
 from copyrator.cli.core.cluster import Target, complete_words, run
 from copyrator.cli.core.faults import Fault, hint, hint_about
 from copyrator.cli.core.objects import (
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     annotations_of,
@@ -89,7 +90,7 @@ def _versions(body: Body) -> tuple[str | None, ...]:
     return status.available.version, status.attempted.version, status.part(PlanStatus).version
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @object_options("bundles")
 @click.option(
     "--to",
@@ -136,7 +137,7 @@ def unpin(options: ObjectOptions) -> None:
     show_result(*run(_unpin(options)), options.shape)
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @object_options("bundles")
 @click.argument("version", shell_complete=_complete(_versions))
 @object_option
@@ -227,7 +228,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
             targets = targets[first + 1 :]
         found = [at for at in targets if at.digest != running]
         if not found:
-            others = said(describe_ignored(status.past, reference))
+            others = _others(status.past, reference)
             raise ValueError(f"has no earlier successful deploy in its history{others}")
         return found[0]
     found = _matching(targets, to)
@@ -235,7 +236,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         found = [at for at in found if at.digest != running]
     if not found:
         known = ", ".join(dict.fromkeys(said(at.version) for at in targets)) or "none"
-        others = said(describe_ignored(_matching(status.past, to), reference))
+        others = _others(_matching(status.past, to), reference)
         raise ValueError(
             f"has no successful deploy of {said(to)} in its history, which has: {known}{others}"
         )
@@ -243,6 +244,12 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         digests = ", ".join(dict.fromkeys(said((at.digest or "")[:19]) for at in found))
         raise ValueError(f"has several digests of {said(to)} in its history, name one: {digests}")
     return found[0]
+
+
+def _others(deploys: Iterable[HistoryEntry], reference: str) -> str:
+    """Which of these are from other repositories, as clauses; empty where none is."""
+    found = describe_ignored(deploys, reference)
+    return said(found) if found else ""
 
 
 def what_runs(status: BundleStatus) -> Attempted | Deployed:

@@ -30,6 +30,7 @@ from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     ObjectReference,
@@ -279,7 +280,7 @@ _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles o
 
 
 def _setting(verb: str, text: str, *, value: bool) -> click.Command:
-    @click.command(verb, help=text)
+    @click.command(verb, help=text, epilog=WAYS_TO_STOP if value else None)
     @objects_arguments("rules", "bundles")
     @cluster_options()
     @_all
