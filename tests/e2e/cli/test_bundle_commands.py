@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,58 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     assert "rejected 2.0.0: isn't in the range 1.*\n" in said
     assert "rejected 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
     assert ", every AGE by default\n" in said  # the Deployment's value, which is known
+
+
+@pytest.fixture
+def stopped(stage):
+    """The operator is suspended until its Lease has expired, which is soon, and then goes on."""
+    stage.operator.send(signal.SIGSTOP)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{stage.home}/leases/copyrator"
+    stage.api.patch(path, {"spec": {"leaseDurationSeconds": 1}})
+    until(lambda: "The operator has been down" in stage.types("get bundles"))
+    yield
+    stage.operator.send(signal.SIGCONT)
+    until(lambda: "The operator" not in stage.types("get bundles"))
+
+
+@pytest.mark.refused("*")
+def test_that_the_operator_is_down_is_said_first(stage, shop, stopped, word):
+    about = f"{stage.apps}/shop"
+    for command in (
+        "get bundles -A",
+        f"get bundles {about}",
+        f"get bundles {about} -o name",
+        f"get bundles {about} -o json",
+        f"get bundles {about} -o yaml",
+        f"describe bundle {about}",
+        f"describe bundle {about} -o json",
+        f"why bundle {about}",
+        f"why bundle {about} -o yaml",
+        f"why secret {about}",
+    ):
+        result = stage.result(command)
+        said = " ".join(result.stderr.split())
+        assert re.match(
+            r"The operator has been down for \d+s: the Deployment \S+ is scaled to 0\. What follows"
+            r" is as of \S+Z, when its Lease \S+ was last renewed; see: copyrator doctor -n ",
+            said,
+        ), command
+        assert result.stdout
+        assert "The operator has" not in result.stdout
+        if command.endswith("json"):
+            json.loads(result.stdout)
+    for command in ("top --once", "report --html -"):
+        assert "The operator has been down for" in stage.types(command)
+    user = f"viewer-{word}"
+    bundles = {
+        "apiGroups": ["operator.werf.dev"],
+        "resources": ["bundles"],
+        "verbs": ["get", "list"],
+    }
+    stage.grant(user, bundles)
+    result = stage.as_user(user).result(f"get bundles {about} -o name")
+    assert (result.stdout, result.stderr) == ("bundle.operator.werf.dev/shop\n", "")
+    stage.revoke(user)
 
 
 def test_reconcile_asks_and_waits_until_the_deploy_has_ended(stage, shop):

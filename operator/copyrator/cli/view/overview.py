@@ -89,6 +89,8 @@ class Snapshot:
     namespaces: Sequence[str]
     faults: Sequence[str] = ()
     """Why it may be out of date."""
+    down: Sequence[str] = ()
+    """That the operator is down, and since when."""
     denied: Sequence[str] = ()
     """What the user may not list."""
     beside: Sequence[object] = ()
@@ -97,6 +99,11 @@ class Snapshot:
     """Kinds that are still being listed: their copies aren't all known yet."""
     places: Mapping[str, SeenNamespace] = field(default_factory=dict)
     """Namespaces by name; empty where the user may not list them all."""
+
+    @property
+    def alerts(self) -> list[str]:
+        """Why it is, or may be, out of date."""
+        return [*self.down, *(f"This may be out of date: {one}" for one in self.faults)]
 
     @property
     def remarks(self) -> Iterator[str]:
