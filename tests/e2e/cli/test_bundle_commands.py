@@ -530,6 +530,24 @@ def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, rea
     assert re.search(rf"Warning +{reason}\b", said), said
 
 
+def test_get_says_what_a_newer_version_waits_for_and_for_how_long(stage, shop, made):
+    repository, path = f"{shop}-behind", f"{BUNDLES.format(stage.apps)}/behind"
+    chart = ROOT / "examples" / "charts" / "hello"
+    push(chart, stage.cluster.registry, repository, "1.0.0")
+    made("behind", repository)
+    stage.wait_reason(BUNDLES.format(stage.apps), "behind", "Deployed")
+    stage.api.patch(path, {"spec": {"dependsOn": [{"name": "never"}]}})
+    push(chart, stage.cluster.registry, repository, "1.1.0")
+    wanted = "behind Ready waiting: DependencyNotReady AGE 1.0.0 1.1.0"
+    until(lambda: wanted in plainly(stage.types(f"get bundles {stage.apps}/behind")))
+    table = stage.cluster.kubectl("get", "bundle", "behind", "-n", stage.apps)
+    assert table.split().count("DependencyNotReady") == 1
+    before = stage.ready(BUNDLES.format(stage.apps), "behind")
+    stage.types(f"suspend bundle {stage.apps}/behind")
+    after = stage.ready(BUNDLES.format(stage.apps), "behind")
+    assert after["lastTransitionTime"] == before["lastTransitionTime"] < after["reasonTime"]
+
+
 def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):
     made("waiting", shop, dependsOn=[{"name": "never"}])
     shown = f"bundle {stage.apps}/waiting"

@@ -172,7 +172,7 @@ def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
         "state": str(row.state),
         "ready": rows.ready(body).status,
         "reason": rows.ready(body).reason,
-        "since": rows.ready(body).last_transition_time,
+        "since": rows.ready(body).since,
         "message": row.message,
     }
     if row.what == "rules":

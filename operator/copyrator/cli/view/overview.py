@@ -300,7 +300,6 @@ def bundle_row(view: BundleView) -> OverviewRow:
     row = _row("bundles", view, numbers=status.deployed.version or "-")
     return replace(
         row,
-        reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
         message=row.message or "; ".join(lines_at(view, Place.NEWS)),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
@@ -309,15 +308,15 @@ def bundle_row(view: BundleView) -> OverviewRow:
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:
-    ready, (namespace, name) = view.ready, view.name
+    namespace, name = view.name
     return OverviewRow(
         what=what,
         namespace=namespace,
         name=name,
         state=view.state,
-        reason=rows.reason_of(ready),
-        since=time_since(ready.last_transition_time, view.now),
-        changed=parse_time(ready.last_transition_time),
+        reason=view.reason,
+        since=time_since(view.since, view.now),
+        changed=parse_time(view.since),
         message=view.trouble,
         numbers=numbers,
     )
