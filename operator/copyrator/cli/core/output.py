@@ -152,6 +152,14 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
+def narrowed(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns with the widest narrowed, so that NARROWEST are left for the last."""
+    *front, last = widths
+    while sum(front) + min(last, NARROWEST) > room and max(front, default=0) > NARROW:
+        front[front.index(max(front))] -= 1
+    return [*front, last]
+
+
 class Table:
     """Rows below heads.
 
@@ -203,16 +211,7 @@ class Table:
                 del line[index]
             self._fit(lines)
         elif self._room:
-            self._shorten(self._room - gaps)
-
-    def _shorten(self, room: int) -> None:
-        """Narrow the widest columns: a row with a longer cell continues in the next line."""
-        last = min(self._widths[-1], NARROWEST)
-        while sum(self._widths[:-1]) + last > room:
-            index = max(range(len(self._widths) - 1), key=self._widths.__getitem__)
-            if self._widths[index] <= NARROW:
-                break
-            self._widths[index] -= 1
+            self._widths = narrowed(self._widths, self._room - gaps)
 
     def _print_line(self, cells: Sequence[str], style: str = "") -> None:
         if self._console:

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -30,6 +30,7 @@ from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     ObjectReference,
@@ -197,6 +198,39 @@ async def annotate_unchanged(
     return None
 
 
+_TRIES: Final = 5
+"""Writes of annotations, while others change the Bundle."""
+
+
+Confirm = Callable[[Body], None]
+"""Raises a Fault where a Bundle isn't any more as it was when a change of it was decided."""
+
+
+def confirm_any(_body: Body) -> None:
+    """For a change that is right whatever the Bundle is like."""
+
+
+async def annotate_decided(
+    client: KubeClient,
+    body: dict[str, Any],
+    decide: Callable[[Body], Mapping[str, str | None]],
+    confirm: Confirm = confirm_any,
+) -> dict[str, Any]:
+    """Set the annotations that are decided for a Bundle as it is; decide again if that changes.
+
+    Raises:
+        Fault: `confirm` or `decide` raises it, or others change the Bundle all the time.
+    """
+    for _ in range(_TRIES):
+        confirm(body)
+        if not (annotations := decide(body)):
+            return body
+        if written := await annotate_unchanged(client, body, annotations):
+            return written
+        body = await one(client, "bundles", *name_of(body))
+    raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
+
+
 def _check_may_act(what: str, body: Body) -> None:
     """Refuse a request that the operator wouldn't handle until a user changes the object.
 
@@ -246,7 +280,7 @@ _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles o
 
 
 def _setting(verb: str, text: str, *, value: bool) -> click.Command:
-    @click.command(verb, help=text)
+    @click.command(verb, help=text, epilog=WAYS_TO_STOP if value else None)
     @objects_arguments("rules", "bundles")
     @cluster_options()
     @_all

@@ -104,8 +104,20 @@ def _interrupted() -> asyncio.Event:
 async def top(target: Target, home: str | None, *, once: bool, shape: Format | None) -> None:
     """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
 
-    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
-    one. Without a terminal, and with -o, it is printed once.
+    The head counts them and their copies, and names the certificate that expires first. Below it
+    each has a line, in the order Failing, Waiting, Suspended, Ready, with rollouts in progress
+    before others.
+
+    Columns: STATUS; NAME, with kind and namespace; REASON of its condition Ready, or what it waits
+    for; SINCE, how long that has been so; COPIES/VERSION, of a rule the copies that are ready, of a
+    Bundle the deployed version; MESSAGE, the fault, if any. On a narrow terminal SINCE and
+    COPIES/VERSION are omitted, and long names and messages are shortened.
+
+    Keys: arrows, j and k scroll by a line, PgUp, PgDn, b and Space by a page; Home, End, g and G go
+    to the ends; q and Ctrl-C quit.
+
+    All namespaces are shown as far as you may list them; -n shows one. Without a terminal, and with
+    -o, it is printed once.
     """
     from copyrator.cli.get.top import show_problems
 
