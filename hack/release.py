@@ -20,11 +20,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,6 @@ REGISTRY = f"ghcr.io/{REPOSITORY.split('/')[3].lower()}"
 FILES = f"{REPOSITORY}/releases/download/v{VERSION}"
 """Where releases are, as the documents' commands name it."""
 
-_BILL = "cdx.json"
 _PROVENANCE = f"copyrator-{VERSION}.provenance.json"
 _NO_LOG = ("--use-signing-config=false", "--tlog-upload=false")
 
@@ -72,6 +73,8 @@ def main() -> None:
     files = options.files or (FILES if options.registry == REGISTRY else str(options.output))
     try:
         signer = Signer(options.key) if options.key or options.keyless else None
+        if options.push:
+            refuse_existing(options.registry)
         build(options.output, options.registry, files, signer=signer)
         if options.push:
             push(options.output, options.registry, signer)
@@ -168,24 +171,37 @@ def images(output: Path, made: datetime) -> dict[str, str]:
     return digests
 
 
+def refuse_existing(registry: str) -> None:
+    """Have nothing built and pushed that is there.
+
+    Raises:
+        LocalClusterError: the registry has this release, or can't be asked.
+    """
+    plain = ("--tls-verify=false",) if _is_local(registry) else ()
+    for repository in ("copyrator", "charts/copyrator"):
+        reference = f"{registry}/{repository}:{VERSION}"
+        command = [_skopeo(), "inspect", "--raw", *plain, f"docker://{reference}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            raise LocalClusterError(
+                f"{reference} is there already.", "Raise the version: a release isn't replaced."
+            )
+        if not re.search("manifest unknown|name unknown", done.stderr):
+            said = done.stderr.strip()[-300:]
+            raise LocalClusterError(f"{reference} can't be looked up: {said}")
+
+
 def push(output: Path, registry: str, signer: Signer | None) -> None:
     """Sign and push what was built: the images, then their tags, then the chart.
 
     Without images and signer, as tests do, the chart alone.
 
     Raises:
-        LocalClusterError: a tool is missing, the registry refused, or has this release.
+        LocalClusterError: a tool is missing, or the registry refused.
     """
     repository = f"{registry}/copyrator"
     built = [one for one in product.VARIANTS if _archive(output, one).exists()]
-    if built and machine.find("skopeo") is None:
-        machine.install({"skopeo"}, Store.default().progress)
-    tagged = {variant: f"{repository}:{VERSION}{variant}" for variant in built}
-    for reference in tagged.values():
-        if _exists(reference, registry):
-            raise LocalClusterError(
-                f"{reference} is there already.", "Raise the version: a release isn't replaced."
-            )
+    tagged = {variant: f"{repository}:{VERSION}{product.suffix(variant)}" for variant in built}
     digests = {}
     for variant in built:
         archive = _archive(output, variant)
@@ -204,8 +220,8 @@ def push(output: Path, registry: str, signer: Signer | None) -> None:
         source = f"docker://{repository}@{digests[variant]}"
         _copy(source, f"docker://{reference}", registry)
     plain = ("--plain-http",) if _is_local(registry) else ()
-    package = str(output / f"copyrator-{VERSION}.tgz")
-    said = _printed(_program("helm"), "push", package, f"oci://{registry}/charts", *plain, both=True)
+    package = (str(output / f"copyrator-{VERSION}.tgz"), f"oci://{registry}/charts")
+    said = _printed(_program("helm"), "push", *package, *plain, both=True)
     if signer:
         digest = re.findall(r"^Digest: (\S+)$", said, re.MULTILINE)[0]
         signer.run("sign", f"{registry}/charts/copyrator@{digest}", registry=registry)
@@ -223,16 +239,27 @@ def wheel(output: Path, when: int) -> None:
 
 
 def chart(output: Path, registry: str, digests: Mapping[str, str]) -> None:
-    """Package the chart, whose version is the operator's and whose images are those of `registry`."""
+    """Package the chart: the operator's version, the images of `registry` by their digests."""
     own = ("--version", VERSION, "--app-version", VERSION)
     image = {"repository": f"{registry}/copyrator"} | {
-        f"digests.{product.name(variant)}": digest for variant, digest in digests.items()
+        f"digests.{variant}": digest for variant, digest in digests.items()
     }
     with tempfile.TemporaryDirectory() as directory:
         source = shutil.copytree(CHART, Path(directory) / "copyrator")
         values = source / "values.yaml"
         values.write_text(_with_image(values.read_text(encoding="utf-8"), image), encoding="utf-8")
-        _printed(_program("helm"), "package", str(source), *own, "--destination", str(output))
+        _printed(_program("helm"), "package", str(source), *own, "--destination", directory)
+        package = f"copyrator-{VERSION}.tgz"
+        with (
+            tarfile.open(Path(directory) / package) as made,
+            (output / package).open("wb") as target,
+            GzipFile("", "wb", 9, target, 0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w") as packed,
+        ):
+            for entry in made:
+                content = made.extractfile(entry)
+                entry.mtime = 0  # helm writes the time of the build
+                packed.addfile(entry, content)
 
 
 def provenance(registry: str) -> dict[str, Any]:
@@ -307,11 +334,11 @@ def _with_image(values: str, image: Mapping[str, str]) -> str:
 
 
 def _archive(output: Path, variant: str) -> Path:
-    return output / f"copyrator-{VERSION}{variant}.oci.tar"
+    return output / f"copyrator-{VERSION}{product.suffix(variant)}.oci.tar"
 
 
 def _bill(output: Path, variant: str) -> Path:
-    return output / f"copyrator-{VERSION}{variant}.{_BILL}"
+    return output / f"copyrator-{VERSION}{product.suffix(variant)}.cdx.json"
 
 
 def _digest(archive: Path) -> str:
@@ -323,18 +350,13 @@ def _digest(archive: Path) -> str:
 def _copy(source: str, to: str, registry: str) -> None:
     local = _is_local(registry)
     options = ("--src-tls-verify=false", "--dest-tls-verify=false") if local else ()
-    _printed(machine.program("skopeo"), "copy", "--all", "--preserve-digests", *options, source, to)
+    _printed(_skopeo(), "copy", "--all", "--preserve-digests", *options, source, to)
 
 
-def _exists(reference: str, registry: str) -> bool:
-    options = ("--tls-verify=false",) if _is_local(registry) else ()
-    command = [machine.program("skopeo"), "inspect", "--raw", *options, f"docker://{reference}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return True
-    if "manifest unknown" in done.stderr or "name unknown" in done.stderr:
-        return False
-    raise LocalClusterError(f"{reference} can't be looked up: {done.stderr.strip()[-300:]}")
+def _skopeo() -> str:
+    if machine.find("skopeo") is None:
+        machine.install({"skopeo"}, Store.default().progress)
+    return machine.program("skopeo")
 
 
 def _is_local(registry: str) -> bool:

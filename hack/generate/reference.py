@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import Metric
 
 from copyrator.bundles.features import load
-from copyrator.cli import cli
+from copyrator.cli import GROUPS, cli
 from copyrator.metrics import Metrics
 from demo.chart import ROOT
 from generate.cells import NOTE, cell
@@ -35,6 +35,8 @@ was deployed. `Waiting`: in progress, waiting for a gate or a person, or there i
 `Suspended` or `Ready`. `-o wide` also has READY, the status of that condition, and of a Bundle
 LOGIN, its provider or the Secret of its `auth`.
 
+`suspend`, `freeze`, `hold`, `skip` and `rollback` are [compared](../guides.md#ways-to-stop).
+
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
 changes found (a usage error of `plan` is 1); 130 interrupted.
 """
@@ -52,30 +54,37 @@ the chart's dashboard use them. `process_*` describe the process itself.
 
 
 def commands() -> str:
-    """Every command with its options."""
+    """Every command with its options, by group."""
     parts = [_COMMANDS_HEAD]
-    context = click.Context(cli, info_name="copyrator")
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        if command is None or name == "run":
-            continue
-        inner = click.Context(command, info_name=name, parent=context)
-        parts += _command(name, inner)
-        if isinstance(command, click.Group):
-            for word, part in sorted(command.commands.items()):
-                below = click.Context(part, info_name=word, parent=inner)
-                parts += _command(f"{name} {word}", below)
+    for group, names in GROUPS.items():
+        parts.append(f"\n## {group}\n")
+        for name in names:
+            parts += _commands(name)
     parts.append(
         "\n`copyrator run` is the operator; its flags are in [settings](../settings.md).\n"
     )
     return "".join(parts)
 
 
+def _commands(name: str) -> Iterator[str]:
+    """The sections of a command and of those below it."""
+    context = click.Context(cli, info_name="copyrator")
+    command = cli.get_command(context, name)
+    if command is None or name == "run":
+        return
+    inner = click.Context(command, info_name=name, parent=context)
+    yield from _command(name, inner)
+    if isinstance(command, click.Group):
+        for word, part in sorted(command.commands.items()):
+            below = click.Context(part, info_name=word, parent=inner)
+            yield from _command(f"{name} {word}", below)
+
+
 def _command(name: str, context: click.Context) -> Iterator[str]:
     """The section of a command."""
     command = context.command
     usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-    yield f"\n## {name}\n\n`{usage}`\n\n{_markdown(command.help or '')}\n"
+    yield f"\n### {name}\n\n`{usage}`\n\n{_markdown(command.help or '')}\n"
     records = [
         parameter.get_help_record(context)
         for parameter in command.params

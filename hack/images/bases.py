@@ -21,7 +21,7 @@ RUNTIME = (
     *("zlib1g", f"lib{PYTHON}-minimal", f"lib{PYTHON}-stdlib", f"{PYTHON}-minimal"),
     "python3-minimal",
 )
-"""What the operator runs on, each with what it depends on: no shell, package manager or compiler."""
+"""What the operator runs on and what that depends on: no shell, package manager or compiler."""
 ARCHITECTURES = ("amd64", "arm64")
 """Those of the operator's image, as Debian and OCI call them."""
 

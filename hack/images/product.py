@@ -26,14 +26,13 @@ SOURCES = (
     "operator/copyrator",
     "hack/images/trim.py",
 )
-KEYLESS, CLOUDS = "-keyless", "-clouds"
-"""What the variants' tags end with; the second has all that the first has."""
-VARIANTS = ("", KEYLESS, CLOUDS)
+PLAIN, KEYLESS, CLOUDS = VARIANTS = ("plain", "keyless", "clouds")
+"""What the chart's `image.variant` calls them; the last has all that the second has."""
 
 
-def name(variant: str) -> str:
-    """What the chart's `image.variant` calls it."""
-    return variant.removeprefix("-") or "plain"
+def suffix(variant: str) -> str:
+    """What the variant's tag ends with."""
+    return "" if variant == PLAIN else f"-{variant}"
 
 
 _STANDIN = ROOT / "hack" / "localcluster" / "standin"
@@ -50,7 +49,7 @@ USER 1000:1000
 
 
 def operator(
-    store: Store, revision: str = "unknown", variant: str = "", architecture: str | None = None
+    store: Store, revision: str = "unknown", variant: str = PLAIN, architecture: str | None = None
 ) -> Layout:
     """The operator's image, on bases of Debian packages.
 
@@ -68,7 +67,7 @@ def operator(
     sources = [ROOT / source for source in SOURCES]
     chosen = (revision, variant, architecture, base.digest, building.digest)
     key = key_of(DOCKERFILE, ROOT / ".dockerignore", *sources, *chosen)
-    arguments = {"VERSION": copyrator.__version__, "REVISION": revision, "VARIANT": variant}
+    arguments = {"VERSION": copyrator.__version__, "REVISION": revision, "VARIANT": suffix(variant)}
     arguments |= {"BUILDPLATFORM": f"linux/{native()}", "TARGETARCH": architecture}
     arguments |= {name: os.environ[name] for name in _PIP_VARIABLES if os.environ.get(name)}
     volumes = []
@@ -81,7 +80,7 @@ def operator(
         options = ["--arch", architecture, *volumes, *_as_options(arguments)]
         store.bud(ROOT, DOCKERFILE, options, layout)
 
-    return store.get(f"operator{variant}-{architecture}", key, build)
+    return store.get(f"operator-{variant}-{architecture}", key, build)
 
 
 def werf(store: Store) -> Layout:

@@ -148,11 +148,12 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "copyrator.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- $released := ternary "" (get .Values.image.digests .Values.image.variant) (ne .Values.image.tag "") -}}
+{{- with .Values.image.digest | default $released -}}
+{{- printf "%s@%s" $.Values.image.repository . -}}
 {{- else -}}
-{{- $variant := ternary "-clouds" (ternary "-keyless" "" .Values.image.keyless) .Values.image.clouds -}}
-{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $variant -}}
+{{- $suffix := ternary "" (printf "-%s" .Values.image.variant) (eq .Values.image.variant "plain") -}}
+{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $suffix -}}
 {{- end -}}
 {{- end -}}
 

@@ -11,7 +11,7 @@ import gc
 import importlib
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,47 +20,65 @@ from copyrator import __version__
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_COMMANDS = {
-    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve"),
-    "attest": ("Show what environments have attested of a version.", "bundles.attest"),
-    "completion": ("Print a completion script for a shell or kubectl.", "core.completion"),
-    "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile"),
-    "create": ("Create a rule or Bundle from flags, or print it.", "offline.create"),
-    "describe": ("Show details of a rule or Bundle, with Events.", "get.describe"),
-    "doctor": ("Check the installation: CRDs, Lease, permissions, registries.", "doctor.command"),
-    "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze"),
-    "get": ("List rules, bundles or copies.", "get.get"),
-    "history": ("Show the last deploys of a Bundle.", "bundles.logs"),
-    "hold": ("Hold a Bundle: what it runs isn't promoted.", "bundles.attest"),
-    "install": ("Print the manifests, to install without Helm.", "offline.install"),
-    "logs": ("Print the log of a Bundle's last Job.", "bundles.logs"),
-    "migrate": ("Print rules that replace other tools' annotations.", "rules.migrate"),
-    "notify": ("Have the operator send a test notification.", "core.notify"),
-    "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan"),
-    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile"),
-    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve"),
-    "remote": ("Let another cluster read objects of this one.", "core.remote"),
-    "report": ("Write rules and Bundles to one HTML file.", "ui.command"),
-    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile"),
-    "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve"),
-    "resume": ("Resume a suspended rule or Bundle.", "core.reconcile"),
-    "rollback": ("Deploy a version again that was deployed before.", "bundles.rollback"),
-    "rollout": ("Resume or finish the rollout of a rule.", "core.reconcile"),
-    "run": ("Run the operator until SIGTERM or SIGINT.", "core.run"),
-    "skip": ("Never deploy a version of a Bundle.", "bundles.rollback"),
-    "suspend": ("Suspend a rule or Bundle.", "core.reconcile"),
-    "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze"),
-    "top": ("Show problems in the terminal, live.", "ui.command"),
-    "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command"),
-    "unhold": ("End the hold of a Bundle.", "bundles.attest"),
-    "uninstall": ("Remove the operator's finalizers before uninstalling.", "core.uninstall"),
-    "unpin": ("End the rollback of a Bundle.", "bundles.rollback"),
-    "unskip": ("Let a skipped version be deployed.", "bundles.rollback"),
-    "validate": ("Validate manifests offline, with line numbers.", "offline.command"),
-    "verify": ("Verify that a version in a registry is signed.", "bundles.verify"),
-    "why": ("Explain why an object exists or a version is deployed.", "get.why"),
+GROUPS: Final = {
+    "Look": {
+        "describe": ("Show details of a rule or Bundle, with Events.", "get.describe"),
+        "get": ("List rules, bundles or copies.", "get.get"),
+        "history": ("Show the last deploys of a Bundle.", "bundles.logs"),
+        "logs": ("Print the log of a Bundle's last Job.", "bundles.logs"),
+        "plan": ("Show what a rule or a Bundle's next deploy would change.", "get.plan"),
+        "report": ("Write rules and Bundles to one HTML file.", "ui.command"),
+        "top": ("Show problems in the terminal, live.", "ui.command"),
+        "ui": ("Show rules, copies and Bundles on a local web page.", "ui.command"),
+        "why": ("Explain why an object exists or a version is deployed.", "get.why"),
+    },
+    "Decide": {
+        "approve": ("Approve the plan of a Bundle, so that it is deployed.", "bundles.approve"),
+        "confirm-delete": ("Confirm the deletions of an edited rule.", "core.reconcile"),
+        "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "bundles.approve"),
+    },
+    "Stop and go": {
+        "freeze": ("Stop deploys in a namespace, or in all.", "bundles.freeze"),
+        "hold": ("Hold a Bundle: what it runs isn't promoted.", "bundles.attest"),
+        "reconcile": ("Reconcile a rule or Bundle now, and wait.", "core.reconcile"),
+        "resume": ("Resume a suspended rule or Bundle.", "core.reconcile"),
+        "rollout": ("Resume or finish the rollout of a rule.", "core.reconcile"),
+        "suspend": ("Suspend a rule or Bundle.", "core.reconcile"),
+        "thaw": ("End a freeze: deploys that wait begin.", "bundles.freeze"),
+        "unhold": ("End the hold of a Bundle.", "bundles.attest"),
+    },
+    "Versions": {
+        "attest": ("Show what environments have attested of a version.", "bundles.attest"),
+        "rollback": ("Deploy a version again that was deployed before.", "bundles.rollback"),
+        "skip": ("Never deploy a version of a Bundle.", "bundles.rollback"),
+        "unpin": ("End the rollback of a Bundle.", "bundles.rollback"),
+        "unskip": ("Let a skipped version be deployed.", "bundles.rollback"),
+    },
+    "Set up": {
+        "create": ("Create a rule or Bundle from flags, or print it.", "offline.create"),
+        "doctor": (
+            "Check CRDs, Lease, permissions, registries.",
+            "doctor.command",
+        ),
+        "install": ("Print the manifests, to install without Helm.", "offline.install"),
+        "migrate": ("Print rules that replace other tools' annotations.", "rules.migrate"),
+        "notify": ("Have the operator send a test notification.", "core.notify"),
+        "remote": ("Let another cluster read objects of this one.", "core.remote"),
+        "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "core.reconcile"),
+        "run": ("Run the operator until SIGTERM or SIGINT.", "core.run"),
+        "uninstall": ("Remove the operator's finalizers before uninstalling.", "core.uninstall"),
+    },
+    "Offline (without a cluster)": {
+        "completion": ("Print a completion script for a shell or kubectl.", "core.completion"),
+        "resolve": ("Show the tag that a version resolves to, and why.", "bundles.resolve"),
+        "validate": ("Validate manifests offline, with line numbers.", "offline.command"),
+        "verify": ("Verify that a version in a registry is signed.", "bundles.verify"),
+    },
 }
-"""Command to its short help and its module below this package, which has a function of its name."""
+"""Commands by what they are for, each with its short help and its module below this package, which
+has a function of its name."""
+_COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
+_WIDTH = max(map(len, _COMMANDS))
 
 
 class _LazyGroup(click.Group):
@@ -102,9 +120,10 @@ class _LazyGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (text, _) in sorted(_COMMANDS.items())])
+        """List the commands by group, without importing them."""
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{n:{_WIDTH}}", text) for n, (text, _) in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

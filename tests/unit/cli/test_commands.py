@@ -1,5 +1,6 @@
 """The commands as a whole: help that fits a terminal, clear refusals, nothing loaded in vain."""
 
+import re
 from pathlib import Path
 
 import click
@@ -26,6 +27,31 @@ def test_every_help_fits_80_columns_and_says_what_the_command_does(name):
         command = cli.get_command(click.Context(cli), name)
         assert command.name == name
         assert command.help
+
+
+def test_help_lists_each_command_in_one_group():
+    _, *sections = re.split(r"^(?=\S.*:$)", invoke("--help").output, flags=re.MULTILINE)
+    listed = {
+        section.splitlines()[0]: re.findall(r"^  ([a-z][\w-]*) ", section, re.MULTILINE)
+        for section in sections
+    }
+    assert listed.pop("Options:") == []
+    groups = ["Look", "Decide", "Stop and go", "Versions", "Set up", "Offline (without a cluster)"]
+    assert list(listed) == [f"{group}:" for group in groups]
+    assert sorted(name for names in listed.values() for name in names) == sorted(_COMMANDS)
+
+
+STOPS = {"freeze", "hold", "rollback", "skip", "suspend"}
+
+
+def test_help_of_what_stops_something_names_the_table_of_all_ways():
+    found = {
+        name for name in _COMMANDS if "docs/guides.md#ways-to-stop" in invoke(name, "-h").output
+    }
+    assert found == STOPS
+    table = (ROOT / "docs/guides.md").read_text().split("## Ways to stop\n")[1].split("\n## ")[0]
+    ways = set(re.findall(r"^\| `copyrator (\w+) ", table, re.MULTILINE))
+    assert ways == STOPS
 
 
 def flags(name):

@@ -85,5 +85,5 @@ INFO, SUCCESS, WARNING, FAILURE = Severity
 BY_PERSON, BY_WORK, BY_RESOLUTION = Ends
 NOTHING = "nothing"
 """What to do where nothing is."""
-SUSPENDED = "the message says [what `Ready` was](concepts.md#suspended-objects)"
+READY_BEFORE = "the message says [what `Ready` was](concepts.md#suspended-objects)"
 DOCTOR = "grant the permission that the message names; `copyrator doctor` lists all missing ones"

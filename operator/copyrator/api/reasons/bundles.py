@@ -11,8 +11,8 @@ from copyrator.api.reasons import (
     FAILURE,
     INFO,
     NOTHING,
+    READY_BEFORE,
     SUCCESS,
-    SUSPENDED,
     WARNING,
     Reason,
 )
@@ -34,11 +34,11 @@ class BundleReason(Reason):
     DEPLOYING = ("Deploying", ENGINE, INFO, "a Job deploys a version", _WAIT, BY_WORK)
     UNINSTALLING = ("Uninstalling", ENGINE, INFO, "the Bundle is deleted, and its release is uninstalled", _WAIT, BY_WORK)
     UP_TO_DATE = ("UpToDate", ENGINE, SUCCESS, "no version waits for a gate", NOTHING)
-    SUSPENDED = ("Suspended", ENGINE, INFO, "`spec.suspend` is true", f"run `copyrator resume bundle NAME`; {SUSPENDED}")
-    AUTOUPDATE_DISABLED = ("AutoupdateDisabled", ENGINE, INFO, "the annotation `operator.werf.dev/disable-autoupdate` is set", f"remove the annotation; {SUSPENDED}")
+    SUSPENDED = ("Suspended", ENGINE, INFO, "`spec.suspend` is true", f"run `copyrator resume bundle NAME`; {READY_BEFORE}")
+    AUTOUPDATE_DISABLED = ("AutoupdateDisabled", ENGINE, INFO, "the annotation `operator.werf.dev/disable-autoupdate` is set", f"remove the annotation; {READY_BEFORE}")
     INVALID_SPEC = ("InvalidSpec", ENGINE, FAILURE, "the spec has a fault, or the operator's settings forbid it", "correct the field that the message names")
     AUTHENTICATION_FAILED = ("AuthenticationFailed", REGISTRY, FAILURE, "the registry doesn't accept the credentials, of the operator or of werf", "correct the Secret in `spec.auth`; the operator detects the change. With `spec.provider` give the account the right that the message names ([clouds](clouds.md#when-it-fails)). If the message says that the registry redirects, set `spec.registry` to the host that it names. If it says that the credentials weren't sent, the registry doesn't ask for any there: check `spec.registry` and `spec.repo`. Where approval is required, its username and password need [an annotation](trust.md#credentials-of-registries)")
-    IDENTITY_MISSING = ("IdentityMissing", LOGIN, FAILURE, "the account of `spec.provider` has no identity of that cloud, or it can't be used here", "add what the message names: the annotation of the service account, the right `bundles.workloadIdentity` of the chart, or the library (`image.clouds`)")
+    IDENTITY_MISSING = ("IdentityMissing", LOGIN, FAILURE, "the account of `spec.provider` has no identity of that cloud, or it can't be used here", "add what the message names: the annotation of the service account, the right `bundles.workloadIdentity` of the chart, or the library (`image.variant: clouds`)")
     IDENTITY_REFUSED = ("IdentityRefused", LOGIN, FAILURE, "the cloud of `spec.provider` refuses the identity", "correct the cloud's trust in the service account: the message says which account and which name its token has")
     IDENTITY_UNAVAILABLE = ("IdentityUnavailable", LOGIN, FAILURE, "the cloud's server that gives tokens doesn't answer", "wait, or fix what the message names: the operator's way to the cloud's token server or metadata server")
     TOKEN_EXPIRED = ("TokenExpired", LOGIN, FAILURE, "the token of `spec.provider` in a Job's Secret had expired when the registry refused it", "wait: the next Job gets a new token. If it happens again, let the cloud's tokens live longer, or find out what makes the Job take so long")

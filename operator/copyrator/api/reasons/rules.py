@@ -8,8 +8,8 @@ from copyrator.api.reasons import (
     FAILURE,
     INFO,
     NOTHING,
+    READY_BEFORE,
     SUCCESS,
-    SUSPENDED,
     WARNING,
     Reason,
 )
@@ -31,7 +31,7 @@ class RuleReason(Reason):
     ROLLING_OUT = ("RollingOut", ROLLOUT, INFO, "changed content is written [in steps](rollouts.md)", "wait: the message says when the next step is due. `copyrator rollout finish rule NAME` ends the waiting", BY_WORK)
     ROLLOUT_STOPPED = ("RolloutStopped", ROLLOUT, FAILURE, "a workload isn't healthy since its copy was changed: no further copy gets the content", "change the source back, repair the workload, or run `copyrator rollout resume rule NAME` ([details](rollouts.md#health))")
     PLANNED = ("Planned", COPIES, INFO, "`mode: Plan` writes no copy", "read `status.plan`; set `mode: Apply` to write the copies")
-    SUSPENDED = ("Suspended", COPIES, INFO, "`spec.suspend` is true", f"run `copyrator resume rule NAME`; {SUSPENDED}")
+    SUSPENDED = ("Suspended", COPIES, INFO, "`spec.suspend` is true", f"run `copyrator resume rule NAME`; {READY_BEFORE}")
     DELETION_UNCONFIRMED = ("DeletionUnconfirmed", COPIES, FAILURE, "an edit would delete most of the rule's copies, more than `spec.maxDelete` allows", "correct the rule, or run `copyrator confirm-delete rule NAME` ([details](rules.md#edits-that-would-delete-most-copies))")
     SOURCE_NOT_FOUND = ("SourceNotFound", COPIES, FAILURE, "a source doesn't exist", "create the source; the rule waits for it. Copies of a rule with [`spec.sources`](composed.md) stay as they are until then")
     SOURCE_UNREACHABLE = ("SourceUnreachable", REMOTES, FAILURE, "the cluster of `spec.source.kubeConfig`, or its Secret, can't be used", "the message says why and since when. Copies stay as they are ([rules](rules.md#sources-of-another-cluster))")

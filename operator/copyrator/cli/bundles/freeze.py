@@ -37,7 +37,7 @@ from copyrator.cli.core.installation import (
     operator_namespace_option,
     username,
 )
-from copyrator.cli.core.objects import Body, listed
+from copyrator.cli.core.objects import WAYS_TO_STOP, Body, listed
 from copyrator.cli.core.output import Format, object_option, prose, show
 from copyrator.kube import errors
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, NAMESPACES
@@ -100,7 +100,7 @@ class _Until(click.ParamType[datetime]):
         return moment
 
 
-@click.command()
+@click.command(epilog=WAYS_TO_STOP)
 @cluster_options()
 @_all
 @click.option(

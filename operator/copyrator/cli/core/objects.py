@@ -35,6 +35,9 @@ Body = Mapping[str, Any]
 """An object, as the API server has it."""
 MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
+WAYS_TO_STOP: Final = "All ways to stop: docs/guides.md#ways-to-stop"
+"""Ends the help of a command that stops something."""
+
 _ALIASES = {
     "rules": ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule"),
     "bundles": ("bundle", "bundles", "bndl"),

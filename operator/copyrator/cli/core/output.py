@@ -44,8 +44,8 @@ _STYLES = {
 
 
 _SIGNS = {"+": "green", "-": "red", "~": "yellow"}
-_SIGNED_LINE = re.compile(r" *│ ([+-])(?: |$)")
-"""A line of werf's diff that is added or removed."""
+_CHANGES = {"added": "green", "removed": "red"}
+"""Of the lines of a difference, by their class (`copyrator.cli.view.diffs`)."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -152,6 +152,14 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
+def narrowed(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns with the widest narrowed, so that NARROWEST are left for the last."""
+    *front, last = widths
+    while sum(front) + min(last, NARROWEST) > room and max(front, default=0) > NARROW:
+        front[front.index(max(front))] -= 1
+    return [*front, last]
+
+
 class Table:
     """Rows below heads.
 
@@ -203,16 +211,7 @@ class Table:
                 del line[index]
             self._fit(lines)
         elif self._room:
-            self._shorten(self._room - gaps)
-
-    def _shorten(self, room: int) -> None:
-        """Narrow the widest columns: a row with a longer cell continues in the next line."""
-        last = min(self._widths[-1], NARROWEST)
-        while sum(self._widths[:-1]) + last > room:
-            index = max(range(len(self._widths) - 1), key=self._widths.__getitem__)
-            if self._widths[index] <= NARROW:
-                break
-            self._widths[index] -= 1
+            self._widths = narrowed(self._widths, self._room - gaps)
 
     def _print_line(self, cells: Sequence[str], style: str = "") -> None:
         if self._console:
@@ -267,16 +266,17 @@ def _paint_signs(cell: str) -> Text:
     return text.append(" ".join(words))
 
 
-def paint_diff(lines: Iterable[str]) -> Iterator[str | Text]:
-    """The lines of werf's diff, in colours on a terminal."""
-    if _terminal() is None:
-        yield from lines
-        return
-    from rich.text import Text
+def paint_diff(lines: Iterable[tuple[str, str]], indent: str = "") -> Iterator[str | Text]:
+    """The lines of a difference, each with its class, in colours on a terminal."""
+    paints = _terminal() is not None
+    for change, line in lines:
+        text = f"{indent}{line}".rstrip()
+        if not (paints and change in _CHANGES):
+            yield text
+            continue
+        from rich.text import Text
 
-    for line in lines:
-        sign = _SIGNED_LINE.match(line)
-        yield Text(line, _SIGNS[sign[1]]) if sign else line
+        yield Text(text, _CHANGES[change])
 
 
 def _print_begin(out: Console, text: Text, indent: int) -> Text:

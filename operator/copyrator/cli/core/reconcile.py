@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -30,6 +30,7 @@ from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
     SINGULAR,
+    WAYS_TO_STOP,
     Body,
     ObjectOptions,
     ObjectReference,
@@ -63,6 +64,8 @@ Result = tuple[dict[str, Any], str]
 """The object, and what was done to it."""
 
 _timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
+FIELD_MANAGER: Final = "copyrator-cli"
+"""Of what commands and the page ask for: the history names it."""
 _ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFailedForce"
 
 
@@ -183,18 +186,57 @@ async def annotated(
     """Set an annotation to a new value, and ``also`` others; return that value, and the object."""
     token = format_micro_time(datetime.now(UTC))
     patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
-    return token, await client.patch(RESOURCES[what], *name_of(body), patch)
+    written = await client.patch(
+        RESOURCES[what], *name_of(body), patch, field_manager=FIELD_MANAGER
+    )
+    return token, written
 
 
 async def annotate_unchanged(
-    client: KubeClient, body: Body, annotations: Mapping[str, str | None], **options: Any
+    client: KubeClient,
+    body: Body,
+    annotations: Mapping[str, str | None],
+    field_manager: str = FIELD_MANAGER,
 ) -> dict[str, Any] | None:
     """A Bundle with these annotations; None where others have changed it since it was read."""
     guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
     patch = {"metadata": {**guard, "annotations": annotations}}
     with suppress(errors.ConflictError):
-        return await client.patch(BUNDLES, *name_of(body), patch, **options)
+        return await client.patch(BUNDLES, *name_of(body), patch, field_manager=field_manager)
     return None
+
+
+_TRIES: Final = 5
+"""Writes of annotations, while others change the Bundle."""
+
+
+Confirm = Callable[[Body], None]
+"""Raises a Fault where a Bundle isn't any more as it was when a change of it was decided."""
+
+
+def confirm_any(_body: Body) -> None:
+    """For a change that is right whatever the Bundle is like."""
+
+
+async def annotate_decided(
+    client: KubeClient,
+    body: dict[str, Any],
+    decide: Callable[[Body], Mapping[str, str | None]],
+    confirm: Confirm = confirm_any,
+) -> dict[str, Any]:
+    """Set the annotations that are decided for a Bundle as it is; decide again if that changes.
+
+    Raises:
+        Fault: `confirm` or `decide` raises it, or others change the Bundle all the time.
+    """
+    for _ in range(_TRIES):
+        confirm(body)
+        if not (annotations := decide(body)):
+            return body
+        if written := await annotate_unchanged(client, body, annotations):
+            return written
+        body = await one(client, "bundles", *name_of(body))
+    raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 
 def _check_may_act(what: str, body: Body) -> None:
@@ -246,7 +288,7 @@ _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles o
 
 
 def _setting(verb: str, text: str, *, value: bool) -> click.Command:
-    @click.command(verb, help=text)
+    @click.command(verb, help=text, epilog=WAYS_TO_STOP if value else None)
     @objects_arguments("rules", "bundles")
     @cluster_options()
     @_all
@@ -324,7 +366,7 @@ async def set_suspend(
         already = "is already suspended" if value else "isn't suspended"
         return body, f"{shown(what, body)} {already}."
     patch = {"spec": {"suspend": value or None}}
-    body = await client.patch(RESOURCES[what], *name_of(body), patch)
+    body = await client.patch(RESOURCES[what], *name_of(body), patch, field_manager=FIELD_MANAGER)
     generation = body["metadata"]["generation"]
     body = await wait(client, what, body, seconds, lambda seen: observed(seen) >= generation)
     done = "suspended" if value else "resumed"

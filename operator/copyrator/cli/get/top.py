@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
 from rich.text import Text
@@ -23,7 +23,7 @@ from copyrator.api.keys import ObjectName
 from copyrator.api.text import printable
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.objects import SINGULAR
-from copyrator.cli.core.output import Format, Kind, console, dump, identity, typed
+from copyrator.cli.core.output import GAP, Format, Kind, console, dump, identity, narrowed, typed
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.live import Live
@@ -40,8 +40,6 @@ _STYLES: Final = {
     State.READY: "green",
 }
 _CERTIFICATES: Final = {Validity.EXPIRED: "bold red", Validity.EXPIRING: "yellow"}
-ROOMY: Final = 100
-"""Columns of a terminal from which on there is room for more than the most important."""
 
 _KEY: Final = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|[^\x1b]")
 """A key, as a terminal in its ordinary or its application mode sends it."""
@@ -74,13 +72,17 @@ class Scroll:
         self.fit(self.total, self.room)
 
 
-async def show_problems(target: Target, shape: Format | None, *, once: bool) -> None:
+async def show_problems(
+    target: Target, home: str | None, shape: Format | None, *, once: bool
+) -> None:
     """Print them, once or until the user quits."""
     out = console()
     once = once or shape is not None or not out.is_terminal
     async with (
         target.connect() as client,
-        Live(client, target.namespace_option, target.namespace, patient=once) as live,
+        Live(
+            client, target.namespace_option, target.namespace, patient=once, operator=home
+        ) as live,
     ):
         if shape is not None:
             dump(typed(Kind.OVERVIEW, document(live.now, datetime.now(UTC))), shape)
@@ -155,7 +157,7 @@ def document(seen: Snapshot, now: datetime) -> dict[str, Any]:
             }
             for row in view.certificates
         ],
-        "outdated": list(seen.faults),
+        "outdated": [*seen.down, *seen.faults],
         "denied": list(seen.denied),
     }
 
@@ -168,7 +170,7 @@ def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
         "state": str(row.state),
         "ready": rows.ready(body).status,
         "reason": rows.ready(body).reason,
-        "since": rows.ready(body).last_transition_time,
+        "since": rows.ready(body).since,
         "message": row.message,
     }
     if row.what == "rules":
@@ -186,12 +188,12 @@ def rendered(
     """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
-    head = [_counts(view)]
+    head = [Text(printable(text), style="yellow") for text in seen.alerts]
+    head.append(_counts(view))
     for row in view.certificates[:1]:
         text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
         head.append(Text(printable(text), _CERTIFICATES.get(row.validity, "dim")))
-    outdated = (f"This may be out of date: {fault}" for fault in seen.faults)
-    head += [Text(printable(text), style="yellow") for text in (*outdated, *seen.remarks)]
+    head += [Text(printable(text), style="yellow") for text in seen.remarks]
     found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:
@@ -219,36 +221,43 @@ def _counts(view: Overview) -> Text:
 
 
 def _table(found: Sequence[OverviewRow], out: Console) -> Text:
-    """A row a line; where it is too long, the end of the message is cut off."""
-    heads = ["STATUS", "NAME", "REASON"]
-    cells = [[row.state, f"{SINGULAR[row.what]} {row.shown}", _plain(row.reason)] for row in found]
-    if out.width >= ROOMY:
-        heads += ["SINCE", "COPIES/VERSION"]
-        for line, row in zip(cells, found, strict=True):
-            line += [row.since, _plain(row.numbers)]
-    widths = [
-        min(max(map(cell_len, column)), out.width // 2)  # names that begin alike stay apart
-        for column in zip(heads, *cells, strict=True)
-    ]
-    lines = [_line([*heads, "MESSAGE"], widths, "dim", out)]
-    for line, row in zip(cells, found, strict=True):
-        text = _line([*line, _plain(row.message)], widths, "", out)
+    """A row a line; SINCE and COPIES/VERSION only where the other columns keep their width."""
+    lines = [["STATUS", "NAME", "REASON", "SINCE", "COPIES/VERSION", "MESSAGE"]]
+    for row in found:
+        texts = (row.reason, row.since, row.numbers, row.message)
+        lines.append([row.state, f"{SINGULAR[row.what]} {row.shown}", *map(_plain, texts)])
+    wanted, widths = _widths(lines, out)
+    if widths != wanted:
+        lines = [[*line[:3], line[-1]] for line in lines]
+        _, widths = _widths(lines, out)
+    heads, *cells = (_line(line, widths, out) for line in lines)
+    heads.stylize("dim")
+    for text, row in zip(cells, found, strict=True):
         text.stylize(_STYLES[row.state], 0, len(row.state))
-        lines.append(text)
-    return Text("\n").join(lines)
+    return Text("\n").join([heads, *cells])
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], style: str, out: Console) -> Text:
-    text = Text(style=style)
-    *front, last = cells
-    for cell, width in zip(front, widths, strict=True):
-        part = Text(cell)
-        part.truncate(width, overflow="ellipsis", pad=True)
-        text.append_text(part).append("  ")
-    text.append(last)
+def _widths(lines: Sequence[Sequence[str]], out: Console) -> tuple[list[int], list[int]]:
+    """The widths of columns, as wanted and as they fit."""
+    wanted = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    return wanted, narrowed(wanted, out.width - GAP * (len(wanted) - 1))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], out: Console) -> Text:
+    *front, last = map(_shortened, cells, widths)
+    padded = (set_cell_size(cell, width + GAP) for cell, width in zip(front, widths, strict=False))
+    text = Text("".join([*padded, last]))
     text.truncate(out.width, overflow="ellipsis")
     text.rstrip()
     return text
+
+
+def _shortened(cell: str, width: int) -> str:
+    """Its beginning and its end, so that names that begin alike stay apart."""
+    if cell_len(cell) <= width:
+        return cell
+    end = (width - 1) // 2
+    return f"{set_cell_size(cell, width - 1 - end)}…{set_cell_size(cell[::-1], end)[::-1]}"
 
 
 def _plain(text: str) -> str:

@@ -52,7 +52,9 @@ async def _show(target: Target, home: str | None, listener: socket.socket) -> No
     async with target.connect() as client:
         installation = await find_installation(client, home)
         pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
-        async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
+        async with Live(
+            client, target.namespace_option, target.namespace, patient=False, operator=home
+        ) as live:
             server = Server(target, client, live, pages, installation, home)
             await _serve(server, listener)
 
@@ -96,17 +98,30 @@ def _interrupted() -> asyncio.Event:
 
 @click.command()
 @cluster_options()
+@operator_namespace_option
 @click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
 @answer_option
-async def top(target: Target, *, once: bool, shape: Format | None) -> None:
+async def top(target: Target, home: str | None, *, once: bool, shape: Format | None) -> None:
     """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
 
-    Arrows, PgUp and PgDn scroll. All namespaces are shown as far as you may list them; -n shows
-    one. Without a terminal, and with -o, it is printed once.
+    The head counts them and their copies, and names the certificate that expires first. Below it
+    each has a line, in the order Failing, Waiting, Suspended, Ready, with rollouts in progress
+    before others.
+
+    Columns: STATUS; NAME, with kind and namespace; REASON of its condition Ready, or what it waits
+    for; SINCE, how long that has been so; COPIES/VERSION, of a rule the copies that are ready, of a
+    Bundle the deployed version; MESSAGE, the fault, if any. On a narrow terminal SINCE and
+    COPIES/VERSION are omitted, and long names and messages are shortened.
+
+    Keys: arrows, j and k scroll by a line, PgUp, PgDn, b and Space by a page; Home, End, g and G go
+    to the ends; q and Ctrl-C quit.
+
+    All namespaces are shown as far as you may list them; -n shows one. Without a terminal, and with
+    -o, it is printed once.
     """
     from copyrator.cli.get.top import show_problems
 
-    await show_problems(target, shape, once=once)
+    await show_problems(target, home, shape, once=once)
 
 
 @click.command()
@@ -145,6 +160,6 @@ async def _report(target: Target, home: str | None) -> str:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
-        async with Live(client, target.namespace_option, target.namespace) as live:
+        async with Live(client, target.namespace_option, target.namespace, operator=home) as live:
             seen, now = live.now, datetime.now(UTC)
             return pages.report(seen, overview(seen, now), installation, now)

@@ -1,8 +1,11 @@
 """The overview in a terminal."""
 
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
@@ -12,13 +15,13 @@ UP, DOWN, PAGE_UP, PAGE_DOWN = b"\x1b[A", b"\x1b[B", b"\x1b[5~", b"\x1b[6~"
 HOME, END = b"\x1b[H", b"\x1b[F"
 
 
-def shown(*bodies, width=80, scroll=None):
+def shown(*bodies, width=80, scroll=None, **more):
     """The lines of a terminal."""
     out = Console(width=width, height=24, highlight=False, color_system=None)
     with out.capture() as captured:
-        out.print(rendered(seen(*bodies), out, 24, scroll))
+        out.print(rendered(replace(seen(*bodies), **more), out, 24, scroll))
     lines = captured.get().splitlines()
-    assert all(len(line) <= width for line in lines)
+    assert all(cell_len(line) <= width for line in lines)
     return lines
 
 
@@ -31,6 +34,13 @@ def test_the_certificate_that_ends_first_is_in_the_head():
     assert not any("certificate" in line for line in shown(rule("a")))
 
 
+def test_that_the_operator_is_down_is_the_first_line():
+    lines = shown(rule("a"), down=["The operator is down."], faults=["no answer"])
+    assert lines[:2] == ["The operator is down.", "This may be out of date: no answer"]
+    known = replace(seen(), down=["The operator is down."])
+    assert document(known, datetime.now(UTC))["outdated"] == ["The operator is down."]
+
+
 def test_a_stopped_rollout_comes_first():
     stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
     rollout = {"content": "a" * 32, "steps": 4, "step": 1, "stopped": stopped}
@@ -39,7 +49,8 @@ def test_a_stopped_rollout_comes_first():
         rule("b", "False", "RolloutStopped", message="stopped by web", rollout=rollout),
     )
     first, second = (line for line in lines if line.startswith("Failing"))
-    assert first.split() == ["Failing", "rule", "infra/b", "RolloutStopped", "stopped", "by", "web"]
+    assert first.split()[:4] == ["Failing", "rule", "infra/b", "RolloutStopped"]
+    assert first.endswith("stopped by web")
     assert "infra/a" in second
 
 
@@ -128,8 +139,57 @@ def test_programs_get_values():
     assert certificate == {**ends, "rule": {"namespace": "infra", "name": "a"}, "state": "expired"}
 
 
-def test_names_that_begin_alike_stay_apart():
-    names = ["registry-pull-secrets", "registry-pull-secrets-team"]
-    text = "\n".join(shown(*(rule(name, "False", message="x" * 80) for name in names)))
-    assert "rule infra/registry-pull-secrets " in text
-    assert "rule infra/registry-pull-secrets-team " in text
+LACKS = "the chart lacks dependencies that werf would download at each run"
+LONG = "registry-pull-secrets-of-all-teams"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason", "message", "lines"),
+    [
+        pytest.param(
+            ["a"],
+            "Synced",
+            "quota",
+            [
+                "STATUS   NAME          REASON  SINCE  COPIES/VERSION  MESSAGE",
+                "Failing  rule infra/a  Synced  AGE    0/0             quota",
+            ],
+            id="room-for-all",
+        ),
+        pytest.param(
+            ["registry-pull-secrets", "registry-pull-secrets-team"],
+            "Synced",
+            LACKS,
+            [
+                "STATUS   NAME                                   REASON  MESSAGE",
+                "Failing  rule infra/registry-pull-secrets       Synced  the chart lacks depende…",
+                "Failing  rule infra/registry-pull-secrets-team  Synced  the chart lacks depende…",
+            ],
+            id="names-that-begin-alike",
+        ),
+        pytest.param(
+            [f"{LONG}-a", f"{LONG}-b"],
+            "DependenciesNotVendored",
+            LACKS,
+            [
+                "STATUS   NAME                   REASON                  MESSAGE",
+                "Failing  rule infra…ll-teams-a  Dependencie…otVendored  the chart lacks depende…",
+                "Failing  rule infra…ll-teams-b  Dependencie…otVendored  the chart lacks depende…",
+            ],
+            id="long-names-and-reasons",
+        ),
+        pytest.param(
+            [LONG],
+            "秘密" * 30,
+            "日本" * 40,
+            [
+                "STATUS   NAME                   REASON                  MESSAGE",
+                "Failing  rule infra…-all-teams  秘密秘密秘 …密秘密秘密  日本日本日本日本日本日 …",
+            ],
+            id="wide-characters",
+        ),
+    ],
+)
+def test_on_80_columns_every_column_is_there(names, reason, message, lines):
+    found = shown(*(rule(name, "False", reason, message=message) for name in names))
+    assert [re.sub(r"\b\d+d ", "AGE  ", line) for line in found[2:-1]] == lines
