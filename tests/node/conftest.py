@@ -6,7 +6,9 @@ failure. COPYRATOR_NODE_KEEP=1 leaves everything running, to look at it; the nex
 
 import json
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +18,6 @@ from threading import Thread
 import pytest
 from tests.node.skipping import fail_ci_that_ran_nothing, say_what_was_skipped
 
-import release
 from images import machine, product
 from images.machine import UnsuitableMachineError
 from images.store import Store
@@ -44,7 +45,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for item in session.items:
             item.add_marker(pytest.mark.skip(reason=str(error)))
         return
-    Programs.default().find((*CLUSTER_PROGRAMS, "kubelet"))
+    Programs.default().find((*CLUSTER_PROGRAMS, "kubelet", "cosign3"))
     store = Store.default()
     for variant in product.VARIANTS:
         product.operator(store, variant=variant)
@@ -122,14 +123,24 @@ def werf_image(cluster: Cluster, store: Store) -> str:
 
 @pytest.fixture(scope="session")
 def dist(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A release: image and chart in the cluster's registry, the files on a web server."""
-    output = tmp_path_factory.mktemp("release") / "dist"
-    handler = partial(SimpleHTTPRequestHandler, directory=str(output))
+    """A release by `make release`: in the cluster's registry, the files on a web server."""
+    folder = tmp_path_factory.mktemp("release")
+    environment = os.environ | {"COSIGN_PASSWORD": "password"}
+    cosign = Programs.default().find(("cosign3",))["cosign3"]
+    generate = [cosign, "generate-key-pair", "--output-key-prefix", "release"]
+    subprocess.run(generate, cwd=folder, env=environment, check=True, capture_output=True)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder / "dist"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        release.build(
-            output, cluster.registry, f"http://127.0.0.1:{server.server_port}", image=True
+        files = f"http://127.0.0.1:{server.server_port}"
+        options = f"--output {folder / 'dist'} --files {files}"
+        variables = (f"REGISTRY={cluster.registry}", "PUSH=1", f"KEY={folder / 'release.key'}")
+        command = ["make", "--silent", "release", *variables, f"RELEASE={options}"]
+        done = subprocess.run(
+            command, cwd=product.ROOT, env=environment, capture_output=True, text=True, check=False
         )
-        release.push(output, cluster.registry)
-        yield output
+        assert done.returncode == 0, done.stdout + done.stderr
+        sizes = re.findall(r"^ *([\d.]+ MB  \S+oci.tar)$", done.stdout, re.MULTILINE)
+        FIGURES.append(f"release: {', '.join(sizes)}")
+        yield folder / "dist"
         server.shutdown()
