@@ -63,7 +63,7 @@ def condition_rows(body: Body, now: datetime) -> list[dict[str, str]]:
             "type": printable(one.type or ""),
             "status": printable(one.status or ""),
             "reason": printable(one.reason or ""),
-            "since": time_since(one.last_transition_time, now),
+            "since": time_since(one.since, now),
             "message": printable(one.message or "") if one.message != told else "",
         }
         for one in islice(found.values(), CONDITIONS)

@@ -343,7 +343,7 @@ class Server:
         try:
             async with asyncio.timeout(WHY_TIMEOUT):
                 found = await why.answer(self.target, namespace, name, kind, self.home)
-            remark = found.remark
+            remark = " ".join(filter(None, (*found.down, found.remark)))
             if found.copy is None:  # it is a rule or a Bundle
                 what = "rules" if means(kind, "rules") else "bundles"
                 return web.Response(
