@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_status import HistoryEntry, Outcome
+from copyrator.api.bundle_status import HistoryEntry, Outcome, cause_of, describe_by
 from copyrator.api.text import said, short_digest, time_since
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
@@ -144,7 +144,11 @@ def _print_kept(body: Body) -> None:
 @object_options("bundles")
 @output_option
 async def history(options: ObjectOptions) -> None:
-    """Show the last ten attempts of a Bundle, newest first."""
+    """Show the last ten attempts of a Bundle, newest first.
+
+    CAUSE is what an attempt was made for. Below is who approved it; else the field manager that
+    wrote what it was made for: a client chooses that name.
+    """
     async with options.target.connect() as client:
         body = await options.read(client)
     view, shape = BundleView(body, datetime.now(UTC)), options.shape
@@ -172,26 +176,22 @@ def last_failure(view: BundleView) -> list[str]:
 
 
 def _note(entry: HistoryEntry) -> str:
-    """Whether it corrected drift, and the gates that a forced deploy or rollback passed over."""
+    """By what it was made, and the gates that a forced deploy or rollback passed over."""
     over = passed_over(entry.passed_over)
-    parts = (
-        "correction of drift" if entry.correction else "",
-        f"passed over {over}" if over else "",
-    )
+    parts = describe_by(entry), f"passed over {over}" if over else ""
     return said("; ".join(filter(None, parts))) if any(parts) else ""
 
 
 def history_columns(view: BundleView) -> list[Column]:
-    """The columns; who approved only where somebody did, and notes where there are any."""
-    approved = any(entry.approved_by for entry in view.status.past)
-    noted = any(map(_note, view.status.past))
+    """The columns; causes and notes only where there are any."""
+    caused, noted = (any(map(found, view.status.past)) for found in (cause_of, _note))
     return [
         Column("WHEN", lambda entry: time_since(entry.time, view.now)),
         Column("VERSION", lambda entry: said(entry.version)),
         Column("DIGEST", lambda entry: short_digest(entry.digest), spare=1),
         Column("REVISION", lambda entry: said(entry.revision), spare=2),
         Column("OUTCOME", lambda entry: said(entry.outcome)),
-        Column("APPROVED BY", lambda entry: said(entry.approved_by), wide=not approved),
+        Column("CAUSE", lambda entry: said(cause_of(entry)), wide=not caused),
         Column("PLAN", lambda entry: said(entry.plan), wide=True),
         Column("JOB", lambda entry: said(entry.job), wide=True),
         Column("REASON", lambda entry: said(entry.reason), spare=3),

@@ -182,8 +182,8 @@ def test_other_commands_show_the_plan_and_who_approved(planned):
     assert f" Risky: {RISKY}\n" in said
     assert f"To decide: copyrator approve bundle {planned.name} or copyrator reject" in said
     said = plainly(planned.types("history"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME APPROVED BY REASON"
-    assert "Succeeded ann" in said
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON NOTE"
+    assert "Succeeded - approved by ann" in said
     assert PLAN[::-1] in planned.types("history -o wide")
     said = planned.stage.types(f"why {planned.name} --kind bundle")
     assert "  State:         waits for a decision; expires in 23h\n" in said
