@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any, Final
 
 import yaml
@@ -123,16 +124,9 @@ def _lines(body: Body | None) -> list[str]:
     return text.rstrip("\n").split("\n")
 
 
-def _difference(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    start = next(
-        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
-        min(len(before), len(after)),
-    )
-    ends = zip(reversed(before[start:]), reversed(after[start:]), strict=False)
-    end = next(
-        (at for at, (one, other) in enumerate(ends) if one != other),
-        min(len(before), len(after)) - start,
-    )
+def _difference(before: list[str], after: list[str]) -> Iterator[str]:
+    start = _same(before, after)
+    end = _same(before[start:][::-1], after[start:][::-1])
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     yield from (f"  {line}" for line in before[:start])
     blocks: Sequence[tuple[int, int, int]] = [(len(old), len(new), 0)]
@@ -145,3 +139,9 @@ def _difference(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         was, now = first + size, new_first + size
         yield from (f"  {line}" for line in old[first:was])
     yield from (f"  {line}" for line in before[len(before) - end :])
+
+
+def _same(lines: Sequence[str], others: Sequence[str]) -> int:
+    """With how many lines both begin alike."""
+    pairs = zip(lines, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
