@@ -132,8 +132,9 @@ class Server:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     async def patch(
-        self, _what: object, _place: str, _name: str, patch: Any, **_: Any
+        self, _what: object, _place: str, _name: str, patch: Any, field_manager: str
     ) -> dict[str, Any]:
+        assert field_manager == "copyrator-cli"
         self.patches.append(patch)
         return self.states[0]
 
