@@ -486,7 +486,8 @@ async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) ->
     """
     body = await one(client, what, *key)
     if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+        _, done = await set_suspend(client, what, body, value=verb == "suspend")
+        return f"{done}."
     rule = what == "rules"
     annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
     await annotated(client, what, body, annotation)

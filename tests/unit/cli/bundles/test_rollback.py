@@ -395,7 +395,7 @@ async def test_a_version_that_the_operator_hasnt_seen_takes_its_digest() -> None
 
 async def unpins(server: Server, seconds: float = 5.0) -> str:
     _, done = await _unpin(replace(server.options(), timeout=seconds))
-    return done.removeprefix("bundle team/shop ")
+    return f"{done}.".removeprefix("bundle team/shop ")
 
 
 async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
