@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from demo import bundles, rules
 from demo.screen import Rows, Screen
-from demo.stage import APPS, HOME, Stage
+from demo.stage import APPS, HOME, REPOSITORY, Stage
 from demo.steps import Chapter, Step
 from demo.waiting import StepFailed
 
@@ -51,6 +51,8 @@ kubectl -n {HOME} create secret generic mine --from-literal=user=me
 copyrator create rule mine --source mine --to 'team-*'
 kubectl create namespace team-e
 copyrator why team-e/mine
+# The sample bundle, which is always there:
+copyrator resolve $COPYRATOR_REGISTRY/{REPOSITORY} '1.0.*' --insecure
 # A bundle that is deployed, and again whenever a version is pushed:
 copyrator create bundle shop -n {APPS} --insecure \\
   --from $COPYRATOR_REGISTRY/team/shop --version '1.2.*'

@@ -11,6 +11,7 @@ from demo.chart import ROOT
 DOCUMENTS = (
     "README.md",
     "docs/quick-start.md",
+    "docs/first-bundle.md",
     "docs/settings.md",
     "docs/bundles.md",
     "docs/rules.md",

@@ -213,6 +213,30 @@ def test_the_readme_names_the_supported_versions_and_the_licence() -> None:
     assert f"/v{__version__}/copyrator-{__version__}-py3-none-any.whl" in README
 
 
+FIRST_PAGES = ("index", "quick-start", "first-bundle")
+GLOSSARY = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)[1:]
+FAMILIAR = {"condition", "copy", "environment", "event", "release", "source", "watch"}
+"""What Kubernetes' documents say too, or what has its common meaning in these pages."""
+NO_PROSE = re.compile(
+    r"(?ms)<!--.*?-->|^```.*?^```$|^(?:#|    ).*?$|`[^`]+`|!\[[^]]*\]|\]\([^)]*\)"
+)
+EXPLAINED = re.compile(r"\*{1,2}[^*\n]+\*{1,2}|\[[^]]+\]")
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in FIRST_PAGES)])
+def test_a_first_page_explains_each_term_where_it_first_stands(page: str) -> None:
+    """There the term is emphasised, with its meaning beside it, or leads to a page about it."""
+    text = NO_PROSE.sub(lambda found: "]" * found[0].startswith("]"), (ROOT / page).read_text())
+    explained = [found.span() for found in EXPLAINED.finditer(text)]
+    first = {
+        term: found.start()
+        for term in {*GLOSSARY} - FAMILIAR
+        if (found := re.search(rf"\b{term}s?\b", text, re.IGNORECASE))
+    }
+    assert first
+    assert [term for term, at in first.items() if not any(a < at < b for a, b in explained)] == []
+
+
 # Figures that the code has -----------------------------------------------------------------------
 
 

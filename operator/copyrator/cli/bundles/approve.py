@@ -35,14 +35,13 @@ from copyrator.cli.core.objects import (
 from copyrator.cli.core.output import object_option, prose
 from copyrator.cli.core.reconcile import annotate_unchanged
 from copyrator.cli.core.waiting import (
-    Awaited,
     find_fault,
     goes_on,
     response_timeout_option,
     result,
     show_end,
+    wait,
     wait_as_asked,
-    wait_for_all,
     wait_options,
 )
 from copyrator.cli.view import rows
@@ -262,8 +261,7 @@ def _must_clear(body: Body) -> bool:
 async def _cleared(client: KubeClient, body: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The Bundle once the operator has seen that both annotations are gone."""
     try:
-        awaited = Awaited(WHAT, body, lambda seen: not _must_clear(seen))
-        return (await wait_for_all(client, [awaited], seconds, aloud=False))[0]
+        return await wait(client, WHAT, body, seconds, lambda seen: not _must_clear(seen))
     except Fault:
         raise Fault(
             f"{shown(WHAT, body)}: the annotations of its rejected plan were removed, but the "

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -60,6 +60,7 @@ from copyrator.cli.core.output import (
     show_result,
     typed,
 )
+from copyrator.cli.core.reconcile import Confirm, annotate_decided, confirm_any
 from copyrator.cli.core.waiting import Duration, response_timeout_option, wait
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.reflector import name_of
@@ -71,6 +72,9 @@ from copyrator.signatures.model import (
     FoundAttestations,
     InvalidSignatureError,
 )
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 WHAT: Final = "bundles"
 
@@ -90,18 +94,19 @@ async def hold(options: ObjectOptions, reason: str) -> None:
     Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
     _check_reason(reason)
-    body, _ = await _annotate(options, reason)
-    done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
-    again = hint_about("unhold", "bundle", body)
-    show_result(body, f"{shown(WHAT, body)} {done}: {again}", options.shape)
+    await _hold(options, reason)
 
 
 def _check_reason(reason: str) -> None:
-    if len(reason) > MAX_HOLD_TEXT or not reason.strip() or not reason.isprintable():
-        raise click.UsageError(
-            f"--reason must be one line of 1 to {MAX_HOLD_TEXT} characters without control "
-            "characters"
-        )
+    if fault := reason_fault(reason):
+        raise click.UsageError(f"--reason {fault}")
+
+
+def reason_fault(reason: str) -> str:
+    """What is wrong with a reason that a user gives; empty where nothing is."""
+    if len(reason) <= MAX_HOLD_TEXT and reason.strip() and reason.isprintable():
+        return ""
+    return f"must be one line of 1 to {MAX_HOLD_TEXT} characters without control characters"
 
 
 @click.command()
@@ -109,18 +114,34 @@ def _check_reason(reason: str) -> None:
 @object_option
 async def unhold(options: ObjectOptions) -> None:
     """End the hold of a Bundle: its soak restarts."""
-    body, was_held = await _annotate(options, None)
-    done = "isn't held any more; its soak restarts." if was_held else "isn't held."
-    show_result(body, f"{shown(WHAT, body)} {done}", options.shape)
+    await _hold(options, None)
 
 
-async def _annotate(options: ObjectOptions, reason: str | None) -> tuple[dict[str, Any], bool]:
-    """Set or remove the annotation; return the Bundle, and whether it was held before."""
+async def _hold(options: ObjectOptions, reason: str | None) -> None:
     async with options.target.connect() as client:
-        body = await options.read(client)
-        was_held = ANN_HOLD in annotations_of(body)
-        patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
-        return await client.patch(BUNDLES, *name_of(body), patch), was_held
+        body, done = await set_hold(client, await options.read(client), reason)
+    show_result(body, done, options.shape)
+
+
+async def set_hold(
+    client: KubeClient, body: dict[str, Any], reason: str | None, confirm: Confirm = confirm_any
+) -> tuple[dict[str, Any], str]:
+    """Hold a Bundle for a reason; None ends it.
+
+    Returns:
+        The Bundle, and what was done.
+
+    Raises:
+        Fault: `confirm` raises it.
+    """
+    was_held = ANN_HOLD in annotations_of(body)
+    body = await annotate_decided(client, body, lambda _: {ANN_HOLD: reason}, confirm)
+    about = shown(WHAT, body)
+    if reason is not None:
+        again = hint_about("unhold", "bundle", body)
+        return body, f"{about} is held: {shown_hold(reason).rstrip('.')}. To end that: {again}"
+    done = "isn't held any more; its soak restarts." if was_held else "isn't held."
+    return body, f"{about} {done}"
 
 
 @click.command("withdraw")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -52,7 +52,7 @@ from copyrator.cli.core.objects import (
     shown,
 )
 from copyrator.cli.core.output import object_option, prose, show_result
-from copyrator.cli.core.reconcile import annotate_unchanged
+from copyrator.cli.core.reconcile import Confirm, annotate_decided, confirm_any
 from copyrator.cli.core.waiting import show_end, wait, wait_as_asked, wait_options, waits_for_gate
 from copyrator.cli.view import rows
 from copyrator.kube.watch.reflector import name_of
@@ -66,7 +66,6 @@ _SEEN_WITHIN: Final = 60.0
 """Seconds in which the operator has to see an annotation."""
 _UNDECIDED_SECONDS: Final = 15.0
 """Seconds after which Ready False is taken for what prevents a rollback, whatever it says."""
-_TRIES: Final = 5
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
 
 
@@ -112,19 +111,14 @@ def rollback(options: ObjectOptions, to: str | None) -> None:
     approval count; minAge, promoteFrom and dependsOn are passed over.
     """
     body, chosen = run(_rollback(options, to))
-    about, text = shown("bundles", body), _describe(chosen)
-    unpin_it = hint_about("unpin", "bundle", body)
-    ending = f"No other version is deployed until: {unpin_it}"
-    status = parse_status(body)
+    about, text, status = shown("bundles", body), describe_version(chosen), parse_status(body)
     if not options.timeout or _suspends(body):
-        when = "when it is resumed" if _suspends(body) else "next"
-        done = f"{about} is pinned to {text}, which is deployed {when}. {ending}"
-        show_result(body, done, options.shape)
+        show_result(body, describe_pinned(body, chosen), options.shape)
         return
     if status.deployed.digest == chosen.digest and status.ready_reason == BundleReason.DEPLOYED:
-        show_result(body, f"{about} runs {text}. {ending}", options.shape)
+        show_result(body, f"{about} runs {text}. {_describe_ending(body)}", options.shape)
         return
-    ready = rows.ready(body)
+    ready, unpin_it = rows.ready(body), hint_about("unpin", "bundle", body)
     verb = "waits" if waits_for_gate(body) else "doesn't run it"
     raise Fault(
         f"{about} is pinned to {text} and {verb}: {said(ready.reason)}: "
@@ -140,9 +134,9 @@ def unpin(options: ObjectOptions) -> None:
     """End a rollback: what the spec names is deployed again."""
     body, done = run(_unpin(options))
     if options.waits:
-        show_end(options, body, done)
+        show_end(options, body, done.rstrip("."))
     else:
-        show_result(body, f"{done}.", options.shape)
+        show_result(body, done, options.shape)
 
 
 @click.command(epilog=WAYS_TO_STOP)
@@ -180,8 +174,12 @@ def describe_skip(body: Body, version: str, digest: str) -> str:
 def unskip(options: ObjectOptions, version: str) -> None:
     """Let VERSION, a tag or a digest that was skipped, be deployed again."""
     body, digests = run(_unskip(options, version))
-    done = f"{shown('bundles', body)} doesn't skip {', '.join(digests)} any more."
-    show_result(body, done, options.shape)
+    show_result(body, describe_unskipped(body, digests), options.shape)
+
+
+def describe_unskipped(body: Body, digests: Iterable[str]) -> str:
+    """What can be deployed again."""
+    return f"{shown('bundles', body)} doesn't skip {', '.join(digests)} any more."
 
 
 def _spec_of(body: Body) -> BundleSpec:
@@ -200,6 +198,17 @@ def _suspends(body: Body) -> bool:
     return ANN_DISABLE_AUTOUPDATE in annotations_of(body) or is_set_to_suspend(body)
 
 
+def describe_pinned(body: Body, chosen: HistoryEntry) -> str:
+    """What was asked for, which the operator hasn't done yet, and how to end it."""
+    when = "when it is resumed" if _suspends(body) else "next"
+    text = f"is pinned to {describe_version(chosen)}, which is deployed {when}"
+    return f"{shown('bundles', body)} {text}. {_describe_ending(body)}"
+
+
+def _describe_ending(body: Body) -> str:
+    return f"No other version is deployed until: {hint_about('unpin', 'bundle', body)}"
+
+
 def choose_target(status: BundleStatus, reference: str, to: str | None) -> HistoryEntry:
     """The deploy of the history that is rolled back to, of the repository that the spec names.
 
@@ -210,14 +219,14 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         ValueError: there is none, or several; the text says which there are.
     """
     targets = rollback_targets(status, reference)
-    running = _running(status).digest
+    running = what_runs(status).digest
     if to is None:
         if status.part(PinStatus).digest == running is not None:
             first = max((i for i, at in enumerate(targets) if at.digest == running), default=-1)
             targets = targets[first + 1 :]
         found = [at for at in targets if at.digest != running]
         if not found:
-            others = said(describe_ignored(status.past, reference))
+            others = _others(status.past, reference)
             raise ValueError(f"has no earlier successful deploy in its history{others}")
         return found[0]
     found = _matching(targets, to)
@@ -225,7 +234,7 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
         found = [at for at in found if at.digest != running]
     if not found:
         known = ", ".join(dict.fromkeys(said(at.version) for at in targets)) or "none"
-        others = said(describe_ignored(_matching(status.past, to), reference))
+        others = _others(_matching(status.past, to), reference)
         raise ValueError(
             f"has no successful deploy of {said(to)} in its history, which has: {known}{others}"
         )
@@ -235,7 +244,13 @@ def choose_target(status: BundleStatus, reference: str, to: str | None) -> Histo
     return found[0]
 
 
-def _running(status: BundleStatus) -> Attempted | Deployed:
+def _others(deploys: Iterable[HistoryEntry], reference: str) -> str:
+    """Which of these are from other repositories, as clauses; empty where none is."""
+    found = describe_ignored(deploys, reference)
+    return said(found) if found else ""
+
+
+def what_runs(status: BundleStatus) -> Attempted | Deployed:
     """What was deployed last, or at least in part, as it has failed."""
     return status.attempted if status.attempted.attempt else status.deployed
 
@@ -264,17 +279,10 @@ async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, A
                     "version would be rolled back to; nothing was changed: try again"
                 )
 
-        value = f"{chosen.version}@{chosen.digest}"
         if options.shape is None:
             prose([_announce(body, status, chosen)])
-        if (
-            annotations_of(body).get(ANN_PIN) == value
-            and status.part(PinStatus).digest != chosen.digest
-        ):
-            # It was seen already, and ended or refused. Without it, it counts again; another pin
-            # that is in force stays meanwhile.
-            body = await _annotate_pin(client, body, None, _SEEN_WITHIN, confirm)
-        body = await _annotate_pin(client, body, value, _SEEN_WITHIN if timeout else 0.0, confirm)
+        body, value = await pin_to(client, body, chosen, confirm), _pin_value(chosen)
+        body = await _wait_until_seen(client, body, value, _SEEN_WITHIN if timeout else 0.0)
         if (refused := parse_status(body).part(PinStatus)).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
         if not timeout or _suspends(body):
@@ -287,6 +295,28 @@ async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, A
 
         busy = partial(is_busy, digest=chosen.digest or "")
         return await wait(client, "bundles", body, timeout, decided, busy=busy), chosen
+
+
+async def pin_to(
+    client: KubeClient,
+    body: dict[str, Any],
+    chosen: HistoryEntry,
+    confirm: Confirm,
+    seconds: float = _SEEN_WITHIN,
+) -> dict[str, Any]:
+    """Ask for a rollback to a deploy of the history, without waiting until the operator takes it.
+
+    A value that it has seen already, and that ended or was refused, is removed first, which it has
+    to see within so many seconds. Another pin that is in force stays meanwhile.
+
+    Raises:
+        Fault: `confirm` raises it, or the operator doesn't respond.
+    """
+    value, pin = _pin_value(chosen), parse_status(body).part(PinStatus)
+    if annotations_of(body).get(ANN_PIN) == value and pin.digest != chosen.digest:
+        body = await _annotate_pin(client, body, None, confirm)
+        body = await _wait_until_seen(client, body, None, seconds)
+    return await _annotate_pin(client, body, value, confirm)
 
 
 def _choose(body: Body, to: str | None) -> HistoryEntry:
@@ -327,67 +357,48 @@ def is_busy(body: Body, digest: str) -> bool:
     return not (waits or found.is_unready or _suspends(body))
 
 
-def _describe(one: HistoryEntry | Attempted | Deployed | Available | PinStatus) -> str:
+def describe_version(one: HistoryEntry | Attempted | Deployed | Available | PinStatus) -> str:
+    """The tag, and the beginning of the digest."""
     return f"{said(one.version)} ({said((one.digest or '')[:19])})"
 
 
 def _announce(body: Body, status: BundleStatus, chosen: HistoryEntry) -> str:
-    age, running = time_since(chosen.time, datetime.now(UTC)), _running(status)
+    age, running = time_since(chosen.time, datetime.now(UTC)), what_runs(status)
     if running.digest == chosen.digest:
-        return f"Pinning {shown('bundles', body)} to what runs, {_describe(chosen)}."
+        return f"Pinning {shown('bundles', body)} to what runs, {describe_version(chosen)}."
     return (
-        f"Rolling back {shown('bundles', body)} from {_describe(running)} to "
-        f"{_describe(chosen)}, deployed {age} ago, with today's values and spec."
+        f"Rolling back {shown('bundles', body)} from {describe_version(running)} to "
+        f"{describe_version(chosen)}, deployed {age} ago, with today's values and spec."
     )
 
 
-async def _annotate_pin(
-    client: KubeClient,
-    body: dict[str, Any],
-    value: str | None,
-    seconds: float,
-    confirm: Callable[[Body], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Set or remove the annotation, and wait until the operator has seen this value.
+def _pin_value(chosen: HistoryEntry) -> str:
+    return f"{chosen.version}@{chosen.digest}"
 
-    Only on the Bundle as it was read: where it was changed since, ``confirm`` raises a Fault if
-    that changes the decision.
-    """
-    for _ in range(_TRIES):
-        if written := await annotate_unchanged(client, body, {ANN_PIN: value}):
-            break
-        body = await one(client, "bundles", *name_of(body))
-        confirm(body)
-    else:
-        raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
+
+async def _annotate_pin(
+    client: KubeClient, body: dict[str, Any], value: str | None, confirm: Confirm
+) -> dict[str, Any]:
+    return await annotate_decided(client, body, lambda _: {ANN_PIN: value}, confirm)
+
+
+async def _wait_until_seen(
+    client: KubeClient, body: dict[str, Any], value: str | None, seconds: float
+) -> dict[str, Any]:
+    """Wait until the operator has seen this value of the annotation."""
 
     def seen(found: Body) -> bool:
         return parse_status(found).part(PinStatus).requested == value
 
-    return await wait(client, "bundles", written, seconds, seen)
+    return await wait(client, "bundles", body, seconds, seen)
 
 
 async def _unpin(options: ObjectOptions) -> tuple[dict[str, Any], str]:
-    """End the pin; return the Bundle, and what was done, without a full stop."""
     async with options.target.connect() as client:
-        body = await options.read(client)
-        about, pin = shown("bundles", body), parse_status(body).part(PinStatus)
-        asked = annotations_of(body).get(ANN_PIN, NO_PIN)
-        if pin.digest is None and pin.refused is None and asked in (NO_PIN, pin.requested):
-            return body, f"{about} isn't pinned"
-        body = await _annotate_pin(client, body, NO_PIN, options.timeout)
+        body, done = await end_pin(client, await options.read(client), confirm_any, options.timeout)
         if options.waits:
             body = await wait_as_asked(client, options, body, _is_unpinned)
-    if pin.digest is None and asked == pin.requested:
-        return body, f"{about} isn't pinned; the value that was refused is replaced by {NO_PIN}"
-    done = f"{about} isn't pinned to {_describe(pin) if pin.digest else said(asked)} any more"
-    if options.waits:
         return body, done
-    available = parse_status(body).available
-    done += ". What its spec names is deployed again"
-    if available.version and available.digest:
-        done += f"; the registry had {_describe(available)}"
-    return body, done
 
 
 def _is_unpinned(body: Body) -> bool:
@@ -395,31 +406,69 @@ def _is_unpinned(body: Body) -> bool:
     return parse_status(body).condition(ConditionType.UPDATE_PENDING).reason != BundleReason.PINNED
 
 
+async def end_pin(
+    client: KubeClient, body: dict[str, Any], confirm: Confirm, seconds: float
+) -> tuple[dict[str, Any], str]:
+    """End the pin, and wait so many seconds until the operator has seen that.
+
+    Returns:
+        The Bundle, and what was done.
+    """
+    about, pin = shown("bundles", body), parse_status(body).part(PinStatus)
+    asked = annotations_of(body).get(ANN_PIN, NO_PIN)
+    if pin.digest is None and pin.refused is None and asked in (NO_PIN, pin.requested):
+        return body, f"{about} isn't pinned."
+    body = await _annotate_pin(client, body, NO_PIN, confirm)
+    body = await _wait_until_seen(client, body, NO_PIN, seconds)
+    if pin.digest is None and asked == pin.requested:
+        return body, f"{about} isn't pinned; the value that was refused is replaced by {NO_PIN}."
+    pinned = describe_version(pin) if pin.digest else said(asked)
+    available, sentence = parse_status(body).available, "What its spec names is deployed again"
+    if available.version and available.digest:
+        sentence += f"; the registry had {describe_version(available)}"
+    return body, f"{about} isn't pinned to {pinned} any more. {sentence}."
+
+
 async def _skip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], str]:
     async with options.target.connect() as client:
         body = await options.read(client)
         digest = _digest_of(body, version)
+        return await skip_digest(client, body, version, digest), digest
 
-        def add(known: tuple[str, ...], seen: BundleStatus) -> tuple[str, ...]:
-            if seen.part(PinStatus).digest == digest:
-                raise Fault(
-                    f"{shown('bundles', body)} is pinned to {version} ({digest}), so nothing was "
-                    f"changed. To end that: {hint_about('unpin', 'bundle', body)}"
-                )
-            if seen.deployed.digest == digest:
-                raise Fault(
-                    f"{version} ({digest}) is what {shown('bundles', body)} runs, and skipping it "
-                    "wouldn't replace it, so nothing was changed. To deploy the version before it: "
-                    f"{hint_about('rollback', 'bundle', body)}"
-                )
-            if digest not in known and len(known) >= BUNDLE_SKIPPED_DIGESTS:
-                raise Fault(
-                    f"{shown('bundles', body)} skips {BUNDLE_SKIPPED_DIGESTS} digests already, the "
-                    f"most that are allowed; unskip one: {', '.join(known)}"
-                )
-            return tuple(dict.fromkeys((*known, digest)))
 
-        return await _change_skipped(client, body, add), digest
+async def skip_digest(
+    client: KubeClient,
+    body: dict[str, Any],
+    version: str,
+    digest: str,
+    confirm: Confirm = confirm_any,
+) -> dict[str, Any]:
+    """Add a digest to those that are skipped; ``version``: what a user named, for messages.
+
+    Raises:
+        Fault: `confirm` raises it; it runs or is pinned; or as many are skipped as are allowed.
+    """
+
+    def add(known: tuple[str, ...], seen: BundleStatus) -> tuple[str, ...]:
+        if seen.part(PinStatus).digest == digest:
+            raise Fault(
+                f"{shown('bundles', body)} is pinned to {version} ({digest}), so nothing was "
+                f"changed. To end that: {hint_about('unpin', 'bundle', body)}"
+            )
+        if seen.deployed.digest == digest:
+            raise Fault(
+                f"{version} ({digest}) is what {shown('bundles', body)} runs, and skipping it "
+                "wouldn't replace it, so nothing was changed. To deploy the version before it: "
+                f"{hint_about('rollback', 'bundle', body)}"
+            )
+        if digest not in known and len(known) >= BUNDLE_SKIPPED_DIGESTS:
+            raise Fault(
+                f"{shown('bundles', body)} skips {BUNDLE_SKIPPED_DIGESTS} digests already, the "
+                f"most that are allowed; unskip one: {', '.join(known)}"
+            )
+        return tuple(dict.fromkeys((*known, digest)))
+
+    return await _change_skipped(client, body, add, confirm)
 
 
 async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], list[str]]:
@@ -437,40 +486,66 @@ async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any],
         if not found:
             known = ", ".join(spec.part(RollbackSpec).skip_digests) or "none"
             raise Fault(f"{shown('bundles', body)} doesn't skip {version}; it skips: {known}")
-
-        def remove(known: tuple[str, ...], _seen: BundleStatus) -> tuple[str, ...]:
-            return tuple(at for at in known if at not in found)
-
-        return await _change_skipped(client, body, remove), found
+        return await unskip_digests(client, body, found), found
 
 
-def _known_digests(status: BundleStatus, version: str) -> list[str]:
-    """The digests of a version that the status has, the newest first."""
-    seen = sorted(
-        status.part(AgeStatus).candidates, key=lambda one: one.first_seen or "", reverse=True
-    )
-    found = [(at.version, at.digest) for at in (status.available, status.attempted)]
-    found[1:1] = [(at.version, at.digest) for at in seen]
-    found += [(at.version, at.digest) for at in status.past]
-    return list(dict.fromkeys(digest for at, digest in found if at == version and digest))
+async def unskip_digests(
+    client: KubeClient,
+    body: dict[str, Any],
+    digests: Collection[str],
+    confirm: Confirm = confirm_any,
+) -> dict[str, Any]:
+    """Remove digests from those that are skipped.
+
+    Raises:
+        Fault: `confirm` raises it.
+    """
+
+    def remove(known: tuple[str, ...], _seen: BundleStatus) -> tuple[str, ...]:
+        return tuple(at for at in known if at not in digests)
+
+    return await _change_skipped(client, body, remove, confirm)
 
 
 async def _change_skipped(
     client: KubeClient,
     body: dict[str, Any],
     change: Callable[[tuple[str, ...], BundleStatus], tuple[str, ...]],
+    confirm: Confirm,
 ) -> dict[str, Any]:
-    """Change the annotation; if another client changes the Bundle meanwhile, once more."""
-    for _ in range(_TRIES):
-        known = _spec_of(body).part(RollbackSpec).skip_digests
-        digests = change(known, parse_status(body))
-        if digests == known:
-            return body
-        marks = {ANN_SKIP_DIGESTS: ",".join(digests) or None}
-        if written := await annotate_unchanged(client, body, marks):
-            return written
-        body = await one(client, "bundles", *name_of(body))
-    raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
+    """Change the annotation."""
+
+    def decide(seen: Body) -> dict[str, str | None]:
+        known = skipped_digests(seen)
+        digests = change(known, parse_status(seen))
+        return {} if digests == known else {ANN_SKIP_DIGESTS: ",".join(digests) or None}
+
+    return await annotate_decided(client, body, decide, confirm)
+
+
+def skipped_digests(body: Body) -> tuple[str, ...]:
+    """Those of the annotation.
+
+    Raises:
+        Fault: the spec, or the annotation, isn't valid.
+    """
+    return _spec_of(body).part(RollbackSpec).skip_digests
+
+
+def known_versions(status: BundleStatus) -> list[tuple[str, str]]:
+    """Versions with digests that the status has, the newest first; a version may have several."""
+    seen = sorted(
+        status.part(AgeStatus).candidates, key=lambda one: one.first_seen or "", reverse=True
+    )
+    found = [(at.version, at.digest) for at in (status.available, status.attempted)]
+    found[1:1] = [(at.version, at.digest) for at in seen]
+    found += [(at.version, at.digest) for at in status.past]
+    return list(dict.fromkeys((version, digest) for version, digest in found if version and digest))
+
+
+def _known_digests(status: BundleStatus, version: str) -> list[str]:
+    """The digests of a version that the status has, the newest first."""
+    return [digest for at, digest in known_versions(status) if at == version]
 
 
 def _digest_of(body: Body, version: str) -> str:

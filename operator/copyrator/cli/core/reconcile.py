@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -168,6 +168,39 @@ async def annotate_unchanged(
     with suppress(errors.ConflictError):
         return await client.patch(BUNDLES, *name_of(body), patch, **options)
     return None
+
+
+_TRIES: Final = 5
+"""Writes of annotations, while others change the Bundle."""
+
+
+Confirm = Callable[[Body], None]
+"""Raises a Fault where a Bundle isn't any more as it was when a change of it was decided."""
+
+
+def confirm_any(_body: Body) -> None:
+    """For a change that is right whatever the Bundle is like."""
+
+
+async def annotate_decided(
+    client: KubeClient,
+    body: dict[str, Any],
+    decide: Callable[[Body], Mapping[str, str | None]],
+    confirm: Confirm = confirm_any,
+) -> dict[str, Any]:
+    """Set the annotations that are decided for a Bundle as it is; decide again if that changes.
+
+    Raises:
+        Fault: `confirm` or `decide` raises it, or others change the Bundle all the time.
+    """
+    for _ in range(_TRIES):
+        confirm(body)
+        if not (annotations := decide(body)):
+            return body
+        if written := await annotate_unchanged(client, body, annotations):
+            return written
+        body = await one(client, "bundles", *name_of(body))
+    raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 
 def check_writes(body: Body) -> None:

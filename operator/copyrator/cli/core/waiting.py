@@ -252,13 +252,13 @@ class Awaited:
     body: dict[str, Any]
     handled: Callable[[Body], bool]
     """Whether the operator has handled the change."""
-    busy: Callable[[Body], bool] = lambda _: False
-    """Whether what that has started goes on."""
+    busy: Callable[[Body], bool] | None = None
+    """Whether what that has started goes on; None: only the response is waited for."""
 
     @property
     def is_open(self) -> bool:
         """Whether to wait on."""
-        return not self.handled(self.body) or self.busy(self.body)
+        return not self.handled(self.body) or (self.busy is not None and self.busy(self.body))
 
     @property
     def progress(self) -> str:
@@ -280,7 +280,7 @@ async def wait(
     seconds: float,
     handled: Callable[[Body], bool],
     *,
-    busy: Callable[[Body], bool] = lambda _: False,
+    busy: Callable[[Body], bool] | None = None,
 ) -> dict[str, Any]:
     """Read the object until the operator has handled the change and isn't busy with it any more.
 
@@ -302,21 +302,21 @@ async def wait_as_asked(
     Raises:
         Fault: as `wait`.
     """
-    awaited = Awaited(options.what, body, handled, *([busy] if options.waits else []))
-    return (await wait_for_all(client, [awaited], options.timeout))[0]
+    end = busy if options.waits else None
+    return await wait(client, options.what, body, options.timeout, handled, busy=end)
 
 
 async def wait_for_all(
-    client: KubeClient, awaited: Sequence[Awaited], seconds: float, *, aloud: bool = True
+    client: KubeClient, awaited: Sequence[Awaited], seconds: float
 ) -> list[dict[str, Any]]:
-    """The same of several objects. Progress is printed to stderr where ``aloud``.
+    """The same of several objects. Where more than the response is waited for, progress is printed.
 
     Raises:
         Fault: of those that aren't handled, or still in progress, after so many seconds.
     """
     now = asyncio.get_running_loop().time
-    deadline, found = now() + seconds, list(awaited)
-    limit = asyncio.Semaphore(AT_ONCE)
+    deadline, found, left = now() + seconds, list(awaited), list(awaited)
+    limit, is_told = asyncio.Semaphore(AT_ONCE), any(one.busy for one in awaited)
 
     async def read(one: Awaited) -> Awaited:
         if not one.is_open:
@@ -330,13 +330,13 @@ async def wait_for_all(
             while seconds and (left := [one for one in found if one.is_open]):
                 if now() > deadline:
                     raise Fault("; ".join(_late(one, seconds) for one in left))
-                if aloud and (text := left[0].progress):
+                if is_told and (text := left[0].progress):
                     tell(f"{len(found) - len(left)}/{len(found)} {text}" if found[1:] else text)
                 await asyncio.sleep(LOOK)
                 found = await all_of(map(read, found))
     except asyncio.CancelledError:
-        if aloud:  # Ctrl-C
-            prose([_interrupted([one for one in found if one.is_open])], err=True)
+        if is_told:  # Ctrl-C
+            prose([_interrupted(left)], err=True)
         raise
     return [one.body for one in found]
 

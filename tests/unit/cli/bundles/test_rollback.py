@@ -92,14 +92,14 @@ def test_the_chosen_deploy(found: BundleStatus, to: str | None, digest: str) -> 
     ("found", "to", "text"),
     [
         (status(), None, "no earlier successful deploy"),
-        (status(("1", A)), None, "no earlier successful deploy"),
+        (status(("1", A)), None, "no earlier successful deploy in its history$"),
         (status(*THREE, where=OTHER), "1", f"which has: none; it has 1 from {OTHER}"),
         (
             status(("2", B), ("-1", A)),
             "1",
             "no successful deploy of 1 in its history, which has: 2",
         ),
-        (status(*THREE), "9", "which has: 3, 2, 1"),
+        (status(*THREE), "9", "which has: 3, 2, 1$"),
         (status(("2", B), *THREE[:2], pinned=B), None, "no earlier"),
         (
             status(("2", D), ("main", C), ("main", B)),
@@ -395,7 +395,7 @@ async def test_a_version_that_the_operator_hasnt_seen_takes_its_digest() -> None
 
 async def unpins(server: Server, seconds: float = 5.0) -> str:
     _, done = await _unpin(replace(server.options(), timeout=seconds))
-    return f"{done}.".removeprefix("bundle team/shop ")
+    return done.removeprefix("bundle team/shop ")
 
 
 async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
         bundle(("Unknown", "AwaitingApproval"), APPROVAL),
         60.0,
         lambda seen: "lastHandledRequest" in seen["status"],
+        busy=lambda _: False,
     )
     assert not capsys.readouterr().err
 
