@@ -360,7 +360,8 @@ async def act(
         confirm(body)
         return await _CHANGES[verb].write(client, body, answer, confirm)
     if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+        _, done = await set_suspend(client, what, body, value=verb == "suspend")
+        return f"{done}."
     rule = what == "rules"
     annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
     await annotated(client, what, body, annotation)
