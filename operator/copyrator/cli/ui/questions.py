@@ -19,7 +19,7 @@ from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targe
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.cli.bundles import attest, rollback
-from copyrator.cli.core.faults import Fault, hint_about
+from copyrator.cli.core.faults import Fault, hint_about, reason_fault
 from copyrator.cli.core.installation import describe_lacking
 from copyrator.cli.core.objects import SINGULAR, Body, annotations_of, one, shown
 from copyrator.cli.core.reconcile import Confirm, annotated, set_suspend
@@ -227,7 +227,7 @@ def _ask_hold(body: Body) -> Question:
 
 
 async def _hold(client: KubeClient, body: dict[str, Any], answer: Answer, confirm: Confirm) -> str:
-    if fault := attest.reason_fault(answer.reason):
+    if fault := reason_fault(answer.reason, MAX_HOLD_TEXT):
         raise Fault(f"the reason {fault}")
     return (await attest.set_hold(client, body, answer.reason, confirm))[1]
 
@@ -360,7 +360,8 @@ async def act(
         confirm(body)
         return await _CHANGES[verb].write(client, body, answer, confirm)
     if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+        _, done = await set_suspend(client, what, body, value=verb == "suspend")
+        return f"{done}."
     rule = what == "rules"
     annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
     await annotated(client, what, body, annotation)
