@@ -129,6 +129,10 @@ class Bundle(Root):
         Column("Ready", f"{READY}.status", "Whether the desired version is deployed."),
         REASON,
         Column(
+            *("Update", '.status.conditions[?(@.type=="UpdatePending")].reason'),
+            "Why a newer version waits; UpToDate where none does, empty without gates.",
+        ),
+        Column(
             *("Full-Digest", ".status.deploy.digest"),
             "The manifest digest that is deployed.",
             priority=1,

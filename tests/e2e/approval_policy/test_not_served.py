@@ -20,7 +20,7 @@ from tests.e2e.owned_cluster import owned_cluster
 from tests.long import long_form
 
 from copyrator.cli import cli
-from demo.chart import CHART
+from demo.chart import CHART, SET_IMAGE
 from localcluster import Cluster
 
 ADMISSION = "admissionregistration.k8s.io/v1"
@@ -98,8 +98,8 @@ def test_doctor_and_the_chart_say_so(bare: Bare) -> None:
     assert "whoever can edit a Bundle can also approve its plans" in line
     required = ("--set-json", 'bundles.requireApproval={"*":"Always"}')
     options = ("--dry-run=server", "--namespace", "x", "--set", "crds.enabled=false", *required)
-    manifest, _, notes = bare.cluster.helm("install", "copyrator", str(CHART), *options).partition(
-        "NOTES:"
-    )
+    manifest, _, notes = bare.cluster.helm(
+        "install", "copyrator", str(CHART), *SET_IMAGE, *options
+    ).partition("NOTES:")
     assert "ValidatingAdmissionPolicy" not in manifest
     assert "because this API server doesn't serve ValidatingAdmissionPolicy v1" in notes

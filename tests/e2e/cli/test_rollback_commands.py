@@ -57,7 +57,7 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
     said = plainly(stage.types(f"history {shown}"))
     assert "Succeeded Rollback Deployed by field manager copyrator-cli\n" in said
     assert said.count("Rollback") == 1
-    assert "web Waiting Deployed,Pinned AGE 1.0.0 1.1.0" in plainly(
+    assert "web Waiting Pinned AGE 1.0.0 1.1.0" in plainly(
         stage.types(f"get bundles -n {stage.apps}")
     )
     assert f"copyrator unpin {shown}" in plainly(stage.types(f"describe {shown}"))

@@ -16,7 +16,7 @@ from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.cli.bundles.plan_log import remove_no_errors
+from copyrator.cli.bundles.plan_log import hide_secrets, remove_no_errors
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_options, pods_of, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
@@ -106,7 +106,8 @@ async def _texts(
 ) -> AsyncIterator[tuple[str, str]]:
     """Container and log of each container of the operator's in a Job's pods that has a log.
 
-    In that of a plan a line of werf's is left out that reads as an error and is none.
+    In that of a plan values of Secrets are hidden, and a line of werf's is left out that reads as
+    an error and is none.
     """
     is_plan = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
     for pod in await _pods(client, job):
@@ -118,7 +119,7 @@ async def _texts(
             with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
                 text = await client.read_log(namespace, name, container, tail_lines=tail)
             if is_plan:
-                text = remove_no_errors(text)
+                text = hide_secrets(remove_no_errors(text))
             if text:
                 yield container, text
 

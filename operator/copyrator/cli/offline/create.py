@@ -185,12 +185,13 @@ async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -
         namespace = target.namespace
         if namespace == _DEFAULT and not target.namespace_option:
             if not home and not installation.found:
+                why = installation.denial or "no operator was found; install one"
                 raise Fault(
-                    "no operator was found, whose namespace the rule would be created in; set "
-                    "--namespace, or install one"
+                    f"the rule would be created in the operator's namespace, but {why}, or set "
+                    "--namespace"
                 )
             namespace = installation.settings.namespace
-        if installation.is_read and namespace not in installation.others:
+        if installation.is_read and namespace not in [one.namespace for one in installation.others]:
             _check_served(installation.settings, namespace, body["metadata"]["name"])
         made = await client.create(RULES, namespace, body)
         trusted = installation.found and namespace == installation.settings.namespace

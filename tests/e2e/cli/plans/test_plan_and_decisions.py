@@ -35,7 +35,9 @@ def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
     assert "\nRISK OPERATION KIND NAMESPACE NAME\n" in shown
     assert "\n create ConfigMap - shop-app\n" in shown
     assert f"\nrisky create Role - {ROLE}\n" in shown
-    assert "\n ┌ Create ConfigMap/shop-app\n" in shown
+    head = f"Diff:\n create Role/{ROLE} (rbac.authorization.k8s.io), risky\n + apiVersion: rbac."
+    assert head in shown
+    assert "\n create ConfigMap/shop-app\n + apiVersion: v1\n + data:\n + text: one\n" in shown
     assert "werf.io/version" not in said, "it is in every plan"
     assert f"with them: copyrator plan bundle {planned.name} --whole\n" in shown
     whole = planned.types("plan --whole", code=2)

@@ -286,6 +286,8 @@ def test_time_that_nobody_saw_does_not_count_and_is_said() -> None:
     assert isinstance(got, Waiting)
     assert got.until == at(75)
     assert "since 2026-05-04T12:00:00Z (15m without an operator don't count), and" in got.message
+    # The end of a gap is rounded up to whole seconds, so it may be in the future.
+    assert judge(soaked(), now=at(25) - timedelta(seconds=0.6), seen=seen) == got
     assert judge(soaked(), now=at(75), seen=seen) is PASSED
     before = judge(soaked(), now=at(60), seen=SeenTime(since=at(30)))
     assert isinstance(before, Waiting)

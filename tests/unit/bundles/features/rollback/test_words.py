@@ -16,7 +16,7 @@ def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
     view = view_of(body)
-    assert view.reason == "Deployed,Pinned"
+    assert view.reason == "Pinned"
     assert view.trouble == "1.0.0 is pinned"
     ends = "copyrator unpin bundle apps/shop"
     assert f"1.0.0 (aaaaaaaaaaaa), for 60m; {ends}" in described(body, "Pinned")[0]
@@ -30,7 +30,7 @@ def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
     told = [READY, pending("PinRefused", "The annotation is refused", "False")]
     body = bundle(pin={"refused": "9.9.9 isn't\x1b in the history"}, conditions=told)
     view = view_of(body)
-    assert view.reason == "Deployed"
+    assert view.reason == "PinRefused"
     assert view.trouble == "The annotation is refused"
     (line,) = described(body, "Pin refused")
     assert "9.9.9 isn't" in line
