@@ -11,6 +11,9 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.conditions import PAUSES, ConditionType
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import Detail, detail_lines, said, time_since
 from copyrator.bundles.features.approval.words import decision, is_decision_due, is_expired
 from copyrator.bundles.fields import parse_status
@@ -23,6 +26,7 @@ from copyrator.bundles.plans.fields import (
 )
 from copyrator.bundles.plans.plan_words import describe_difference, find_lacking, operation_counts
 from copyrator.bundles.plans.record import is_spent
+from copyrator.bundles.words import MESSAGE
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.faults import Fault, check_reason, hint, hint_about
 from copyrator.cli.core.installation import describe_lacking, username
@@ -35,9 +39,18 @@ from copyrator.cli.core.objects import (
     shown,
 )
 from copyrator.cli.core.output import object_option, prose
-from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.reconcile import annotate_unchanged
-from copyrator.cli.core.waiting import response_timeout_option, result, wait
+from copyrator.cli.core.waiting import (
+    find_fault,
+    goes_on,
+    response_timeout_option,
+    result,
+    show_end,
+    wait,
+    wait_as_asked,
+    wait_options,
+)
+from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.kube.watch.reflector import name_of
 
@@ -283,7 +296,7 @@ def _command(choice: DecisionVerb, what: str, *more: Callable[..., Any]) -> clic
     @object_options(WHAT)
     @click.argument("plan_id", metavar="[PLAN-ID]", required=False)
     @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-    @response_timeout_option
+    @(wait_options("the plan is deployed") if choice is APPROVE else response_timeout_option)
     @object_option
     async def command(
         options: ObjectOptions, plan_id: str | None, *, yes: bool, reason: str | None = None
@@ -323,7 +336,7 @@ async def _decide(
     yes: bool,
     reason: str | None,
 ) -> None:
-    shape, waits = options.shape, options.timeout > 0
+    shape = options.shape
     if not yes and not (sys.stdin.isatty() and shape is None):
         raise click.UsageError(
             "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
@@ -349,12 +362,40 @@ async def _decide(
         if not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
             raise Fault("nothing was decided")
     body = await _write(choice, options, found, reason)
-    if shape is not None:
-        show_object(body, shape)
-        return
-    word = str(choice.decision).lower() if waits else "annotated"
-    done = f"{shown(WHAT, body)}: plan {said(found.view.status.part(PlanStatus).id)}"
-    prose([f"{done} {word}{result(body, waited=waits)}"])
+    word = str(choice.decision).lower() if options.timeout else "annotated"
+    plan_id = str(found.view.status.part(PlanStatus).id)
+    done = f"{shown(WHAT, body)}: plan {said(plan_id)} {word}"
+    show_end(options, body, done, _find_fault(body, plan_id))
+
+
+def _goes_on(body: Body, plan_id: str, before: str | None) -> bool:
+    """Whether the deploy of an approved plan goes on, or is about to begin.
+
+    ``before``: the reason of Ready when the plan was approved, which may stay until it begins.
+    """
+    status, ready = parse_status(body), rows.ready(body)
+    if status.attempted.plan == plan_id:
+        return status.attempted.is_running or goes_on(body)
+    pending = status.condition(ConditionType.UPDATE_PENDING)
+    is_held = pending.is_true and pending.reason not in _BEFORE_DEPLOY
+    stops = (ready.is_false or ready.reason in PAUSES) and ready.reason != before
+    return outcome(body, plan_id) == PlanDecision.APPROVED and not (is_held or stops)
+
+
+_BEFORE_DEPLOY: Final = (BundleReason.AWAITING_APPROVAL, BundleReason.PLANNING)
+
+
+def _find_fault(body: Body, plan_id: str) -> str:
+    """Why an approved plan isn't deployed; empty where it is."""
+    status = parse_status(body)
+    pending = status.condition(ConditionType.UPDATE_PENDING)
+    done = f"{shown(WHAT, body)}: plan {said(plan_id)} is approved, and"
+    if status.attempted.plan != plan_id and pending.is_true:
+        return f"{done} waits: {pending.reason}: {said(pending.message, MESSAGE).rstrip('.')}"
+    if fault := find_fault(WHAT, body):
+        return fault
+    deployed = status.attempted.plan == plan_id and status.attempted.outcome == Outcome.SUCCEEDED
+    return "" if deployed else f"{done} isn't deployed{result(body)}"
 
 
 async def _write(
@@ -366,8 +407,13 @@ async def _write(
         body = await write_decision(client, choice, dict(found.view.body), seconds, reason)
         plan = found.view.status.part(PlanStatus)
         plan_id, before = str(plan.id), ("", plan.decision)
-        body = await wait(
-            client, WHAT, body, seconds, lambda seen: outcome(seen, plan_id) not in before
+        ready = rows.ready(body).reason
+        body = await wait_as_asked(
+            client,
+            options,
+            body,
+            lambda seen: outcome(seen, plan_id) not in before,
+            lambda seen: _goes_on(seen, plan_id, ready),
         )
     taken = outcome(body, plan_id)
     if seconds and taken != choice.decision:
