@@ -42,7 +42,15 @@ from copyrator.cli.core.objects import (
     one,
     shown,
 )
-from copyrator.cli.core.output import Format, object_option, prose, show, show_all, show_result
+from copyrator.cli.core.output import (
+    Choice,
+    Format,
+    object_option,
+    prose,
+    show,
+    show_all,
+    show_result,
+)
 from copyrator.cli.core.waiting import (
     in_progress,
     observed,
@@ -414,7 +422,7 @@ def _waiting(body: Body) -> str:
 
 
 @click.command()
-@click.argument("action", type=click.Choice(["resume", "finish"]))
+@click.argument("action", type=Choice(["resume", "finish"]))
 @object_options("rules")
 @response_timeout_option
 @object_option
