@@ -64,6 +64,7 @@ from copyrator.api.text import (
     format_duration,
     format_time,
     meant,
+    member,
     parse_duration,
     parse_time,
     printable_start,
@@ -290,7 +291,7 @@ class Fields:
         for word, text in fields.raw.items():
             check_text(word, fields.path)
             if text != "":
-                check_text(text, f"{fields.path}[{word}]")
+                check_text(text, f"{fields.path}{member(word)}")
             found[word] = text
         return found
 
@@ -785,7 +786,7 @@ def _map_reader(kinds: tuple[Any, ...], of_map: Takes) -> Read:
             try:
                 found[name] = read_value(one)
             except SpecError as error:
-                raise below(error, f"[{name}]") from None
+                raise below(error, member(name)) from None
         return found
 
     return read_map

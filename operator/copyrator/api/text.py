@@ -239,6 +239,14 @@ def matching(pattern: str | re.Pattern[str], fault: str, most: int = 512) -> Che
     return check
 
 
+def member(key: str) -> str:
+    r"""A key behind the path of its map, as kubectl's jsonpath takes it: ``.helm\\.sh/chart``."""
+    return "." + key.replace(".", "\\.") if _PLAIN.fullmatch(key) else f"['{key}']"
+
+
+_PLAIN: Final = re.compile(r"[-./\w]+")
+
+
 def meant(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` with the known word that is alike, else nothing.
 

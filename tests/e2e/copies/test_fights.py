@@ -72,7 +72,7 @@ def test_the_rule_says_with_whom_it_fights(wide, api, user, namespace, word):
         user.rule(home, f"{word}-q", quota)
         # An event may show the fight before the write that reads who does what.
         for name, change in (
-            (word, "cluster-network-operator changes data[ca-bundle.crt]"),
+            (word, r"cluster-network-operator changes data.ca-bundle\.crt"),
             (f"{word}-q", "quota-controller changes spec.hard.pods"),
         ):
             user.wait_reason(home, name, "ConflictPersists")

@@ -24,7 +24,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.rule_spec import RuleSpec, Targets, parse_rule, path_of
 from copyrator.api.schema import InvalidSpec, SpecError
-from copyrator.api.text import meant, truncate
+from copyrator.api.text import meant, member, truncate
 from copyrator.api.verify import VerifyEntry
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import CONFIG_MAP, POLICY_KEY, policy_in
@@ -65,7 +65,7 @@ class Problem:
         """The path in the usual form: ``spec.valuesFrom[0].kind``."""
         text = ""
         for step in self.path:
-            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+            text += f"[{step}]" if isinstance(step, int) else member(step)
         return text.lstrip(".")
 
 
@@ -351,7 +351,7 @@ _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,
     names.BUNDLE_KIND: names.BUNDLE_API_VERSION,
 }
-_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_STEP = re.compile(r"\[([0-9]+)\]|\['(.*?)'\]|((?:[^.\[\\]|\\.)+)")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -472,7 +472,7 @@ def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, 
 def _withheld(bundle: BundleSpec) -> Iterator[tuple[str, str]]:
     """Variables that don't reach the Jobs. For others the operator's settings would be needed."""
     for name in restrict_spec(bundle).withheld:
-        if name.startswith("spec.env["):
+        if name.startswith("spec.env."):
             yield name, f"doesn't reach the Jobs of a gated Bundle. {remedy(name)}"
 
 
@@ -521,6 +521,6 @@ def _right_kind(kind: str) -> str | None:
 def _problem(invalid: InvalidSpec) -> Problem:
     """The parsers' path, as steps."""
     path: list[Step] = []
-    for inner, name in _STEP.findall(invalid.path):
-        path.append(name or (int(inner) if inner.isdigit() else inner))
+    for index, quoted, name in _STEP.findall(invalid.path):
+        path.append(int(index) if index else quoted or name.replace("\\.", "."))
     return Problem(tuple(path), invalid.message)

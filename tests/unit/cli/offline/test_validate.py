@@ -54,7 +54,7 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
     )
     done = validate(POLICY.replace(old, new, 1))
     assert done.exit_code == 1
-    name = "ConfigMap copyrator-signature-policy: data.policy.yaml: "
+    name = r"ConfigMap copyrator-signature-policy: data.policy\.yaml: "
     assert f"{name}{said}" in done.output, done.output
 
 
