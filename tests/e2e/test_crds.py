@@ -367,7 +367,7 @@ def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
     status = {
         "target": {"version": "1.1.0", "digest": "sha256:aa"},
         "deploy": {"version": "1.0.0", "digest": DIGEST, "shortDigest": "0" * 12},
-        "conditions": [CONDITION],
+        "conditions": [CONDITION, {**CONDITION, "type": "UpdatePending", "reason": "NotPromoted"}],
     }
     crds.patch(f"{collection_of(body)}/x/status", {"status": status})
     shown = columns(cluster, "bndl", home)
@@ -382,6 +382,7 @@ def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
         "DIGEST": "0" * 12,
         "READY": "True",
         "REASON": "Because",
+        "UPDATE": "NotPromoted",
     }
     wide = columns(cluster, "bndl", home, "-o", "wide")
     assert (wide["FULL-DIGEST"], wide["MESSAGE"]) == (DIGEST, "m")

@@ -138,6 +138,13 @@ class Condition(Record, frozen=True):
     """Generation of the object that the condition describes."""
     last_transition_time: Annotated[Time, REQUIRED] | None = None
     """When the condition's status last changed."""
+    reason_time: Time | None = None
+    """When its reason last changed, if that was later than its status."""
+
+    @property
+    def since(self) -> str | None:
+        """Since when it has its reason."""
+        return self.reason_time or self.last_transition_time
 
     def __bool__(self) -> bool:
         """Whether there is one."""
@@ -170,8 +177,8 @@ def build_conditions(
 
     Those of ``order`` are in it, and others (a newer version's, another tool's) after them, each
     type once: the API server refuses a list with two of a type, or with one that has none. A
-    condition whose status is unchanged keeps its ``lastTransitionTime``, so that building again
-    from unchanged input gives equal conditions.
+    condition whose status is unchanged keeps its ``lastTransitionTime``, and with an unchanged
+    reason its ``reasonTime``, so that building again from unchanged input gives equal conditions.
     """
     found = conditions_by_type(previous)
     for kind, one in changed.items():
@@ -187,6 +194,10 @@ def _build(
     kind: str, found: FurtherCondition, known: Condition, generation: int, now: datetime
 ) -> Condition:
     same = known.status == found.status
+    reason_time = None
+    if same:
+        is_new = known.reason != str(found.reason)
+        reason_time = format_time(now) if is_new else known.reason_time
     return Condition(
         type=str(kind),
         status=found.status.value,
@@ -194,6 +205,7 @@ def _build(
         message=truncate(found.message, MAX_MESSAGE),
         observed_generation=generation,
         last_transition_time=(same and known.last_transition_time) or format_time(now),
+        reason_time=reason_time,
     )
 
 

@@ -6,6 +6,7 @@ import time
 import tracemalloc
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from tests.component.kube.fake_api import error, hang, until
 from tests.component.kube.test_reflector import QUICK
 from tests.long import LONG
 
+from copyrator.api.text import format_micro_time
 from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.cli.view.live import Live
 from copyrator.kube.auth import load_connection
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint
-from copyrator.kube.resources import BUNDLES
+from copyrator.kube.resources import BUNDLES, LEASES
 
 COPIES, HOURS = (20, 24) if LONG else (6, 10)
 TIMING = replace(QUICK, silence=60.0, doubt_silence=60.0)
@@ -99,6 +101,26 @@ async def test_a_freeze_of_all_is_seen_at_once(cluster):
     cluster.object("configmaps", "default", "copyrator-freeze", data={"reason": "holidays"})
     async with watching(Connection(Endpoint(host=cluster.url))) as live:
         assert live.now.beside == [Freeze(reason="holidays")]
+
+
+async def test_an_operator_that_ends_or_begins_is_seen(cluster, monkeypatch):
+    monkeypatch.setattr("copyrator.cli.view.live.BESIDE", 0.05)
+    spec = {"holderIdentity": "one", "leaseDurationSeconds": 10}
+
+    def renew(at):
+        body = {"metadata": {"name": "copyrator", "namespace": HOME}}
+        body["spec"] = {**spec, "renewTime": format_micro_time(at)}
+        cluster.write(LEASES.path(HOME, "copyrator"), body)
+
+    async with watching(Connection(Endpoint(host=cluster.url))) as live:
+        assert live.now.down[0].startswith("No operator was found in the cluster: ")
+        renew(datetime.now(UTC))
+        await until(lambda: not live.now.down, "it began")
+        seen = live.version
+        renew(datetime.now(UTC) - timedelta(seconds=180))
+        await until(lambda: live.now.down, "it ended")
+        assert live.now.down[0].startswith("The operator has been down for 3m. What follows is ")
+        assert live.version > seen
 
 
 async def test_freezes_that_may_not_be_read_are_named_where_there_are_bundles(cluster):

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import aiohttp
@@ -67,8 +68,8 @@ def done(monkeypatch):
     """What would have been done."""
     done = []
 
-    async def act(_client, *what):
-        done.append(what)
+    async def act(_client, verb, what, key, _answer):
+        done.append((verb, what, key))
         return "It is done."
 
     monkeypatch.setattr(ui_server, "act", act)
@@ -92,12 +93,13 @@ async def test_a_foreign_name_for_our_address_is_not_answered(opened, host):
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-async def test_a_foreign_page_can_neither_read_nor_write(opened, origin):
+async def test_a_foreign_page_can_neither_read_nor_write(opened, done, origin):
     status, text, _ = await opened.get("/", headers={"Origin": origin})
     assert (status, "infra" in text) == (403, False)
     token = await form_token(opened, "/do/suspend/rules/infra/broken")
-    status, _ = await opened.post("/do/suspend/rules/infra/broken", {"token": token}, Origin=origin)
-    assert status == 403
+    for path in ("suspend/rules/infra/broken", "hold/bundles/infra/shop"):
+        status, _ = await opened.post(f"/do/{path}", {"token": token}, Origin=origin)
+        assert (status, done) == (403, [])
 
 
 async def form_token(page, path):
@@ -207,17 +209,37 @@ async def test_sources_rollouts_and_certificates_are_shown(opened):
     assert "step 2/4; 0 of 0 copies have the new content" in text
 
 
-@pytest.mark.parametrize(("denied", "well"), [((), True), (("copyrators.flant.com",), False)])
-def test_what_may_not_be_listed_isnt_called_well(denied, well):
+@pytest.mark.parametrize(
+    ("missing", "shown"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param(
+            {"denied": ("copyrators.flant.com",)},
+            '<p class="note">Not shown, because you have no permission to list them: copyrators.fl',
+            id="what may not be listed",
+        ),
+        pytest.param(
+            {"down": ("The operator <is> down.",)},
+            '</h1>\n<p class="note fault" role="alert">The operator &lt;is&gt; down.</p>',
+            id="the operator",
+        ),
+        pytest.param(
+            {"faults": ("no answer",)},
+            '<p class="note fault" role="alert">This may be out of date: no answer</p>',
+            id="a watch",
+        ),
+    ],
+)
+def test_where_something_is_missing_that_is_said_first_and_nothing_is_called_well(missing, shown):
     pages, now = Pages(cluster="c", user="ann"), datetime(2026, 1, 2, 12, tzinfo=UTC)
-    known = seen(bundle("shop"))
-    known.denied = denied
+    known = replace(seen(bundle("shop")), **missing)
     view = overview(known, now)
     for text in (
         pages.report(known, view, INSTALLATION, now),
         pages.overview(known, view, fragment=False),
     ):
-        assert ("all rules and Bundles are well" in text) is well
+        assert shown in text
+        assert ("all rules and Bundles are well" in text) is (not missing)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,22 @@ from copyrator.metrics import Metrics
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"k": "v"}}
+
+
+async def test_the_time_is_that_of_the_servers_last_answer(
+    client: KubeClient, api: FakeApi
+) -> None:
+    def dated(date: str) -> Any:
+        return lambda _: answered(web.json_response(BODY, headers={"Date": date}))
+
+    async def answered(answer: web.Response) -> web.StreamResponse:
+        return answer
+
+    api.script("get", dated("Sat, 03 Feb 2001 04:05:06 GMT"), dated("at noon"))
+    await client.get(CONFIGMAPS, "ns", "a")
+    assert client.server_time == datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
+    await client.get(CONFIGMAPS, "ns", "a")
+    assert datetime.now(UTC) - client.server_time < timedelta(minutes=1), "ours: it has none"
 
 
 async def test_every_write_carries_our_field_manager(client: KubeClient, api: FakeApi) -> None:

@@ -83,7 +83,9 @@ def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
         where, approved_plan=plan, approved_by="boss"
     )
     status = team.wait_deployed("shop", digest)
-    assert status["history"][0]["approvedBy"] == "boss", "nobody checks the name"
+    done = status["history"][0]
+    assert done["approvedBy"] == "boss", "nobody checks the name"
+    assert done["by"].startswith("field manager "), "so it isn't who made it"
 
 
 @long_form(

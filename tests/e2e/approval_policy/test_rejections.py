@@ -60,14 +60,15 @@ def test_the_operator_is_stopped_while_a_plan_is_rejected(
     until(lambda: plan().get("decision") == "Approved", lambda: json.dumps(shop.status("shop")))
 
     operator.stop()
-    approver.annotate(where, rejected_plan=found, approved_by=None)
+    approver.annotate(where, rejected_plan=found, approved_by=None, rejection_reason="too early")
     with pytest.raises(RefusedError, match="the operator has not recorded the rejection yet"):
         editor.annotate(where, rejected_plan=None)
     editor.annotate(where, requestedAt=secrets.token_hex(3))
     operator.start()
     until(lambda: plan().get("decision") == "Rejected", lambda: json.dumps(shop.status("shop")))
     editor.patch(where, {"spec": {"suspend": None}})
-    shop.wait_condition("shop", "UpdatePending", "PlanRejected")
+    refused = shop.wait_condition("shop", "UpdatePending", "PlanRejected")
+    assert refused["message"].endswith("was rejected: too early")
 
     for name in ("rejected_plan", "approved_plan"):
         operator.stop()
@@ -85,4 +86,15 @@ def test_the_operator_is_stopped_while_a_plan_is_rejected(
     shop.wait_reason("shop", "AwaitingApproval")
     assert shop.jobs("shop") == []
     approver.approves(where, str(plan()["id"]))
-    shop.wait_deployed("shop", digest)
+    (done,) = shop.wait_deployed("shop", digest)["history"]
+    assert (done["cause"], done["by"]) == ("Requested", "approver")
+    # An editor who calls a field manager, or itself in an annotation, like a person is none.
+    editor.annotate(where, approved_plan=None, approved_by=None)
+    with pytest.raises(RefusedError, match="editor may not approve or reject"):
+        editor.annotate(where, approved_by="approver")
+    shop.patch("bundles", "shop", spec={"approval": {"mode": "OnRisk"}})
+    forged = {"metadata": {"annotations": {"operator.werf.dev/requestedAt": "approver"}}}
+    editor.patch(where, forged, manager="approver")
+    until(lambda: len(shop.status("shop")["history"]) > 1, lambda: json.dumps(shop.status("shop")))
+    done = shop.status("shop")["history"][0]
+    assert (done["cause"], done["by"]) == ("Requested", "field manager approver")

@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
     assert "Version: 1.*\n" in said
     assert "Deployed: 1.0.0 DIGEST since AGE\n" in said
     said = plainly(stage.types(f"history bundle -n {stage.apps} shop"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON"
-    assert "AGE 1.0.0 DIGEST 1 Succeeded Deployed\n" in said
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME CAUSE REASON"
+    assert "AGE 1.0.0 DIGEST 1 Succeeded NewVersion Deployed\n" in said
 
 
 def test_why_says_why_this_version_and_none_newer(stage, shop):
@@ -40,14 +41,69 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     assert ", every AGE by default\n" in said  # the Deployment's value, which is known
 
 
+@pytest.fixture
+def stopped(stage):
+    """The operator is suspended until its Lease has expired, which is soon, and then goes on."""
+    stage.operator.send(signal.SIGSTOP)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{stage.home}/leases/copyrator"
+    stage.api.patch(path, {"spec": {"leaseDurationSeconds": 1}})
+    until(lambda: "The operator has been down" in stage.types("get bundles"))
+    yield
+    stage.operator.send(signal.SIGCONT)
+    until(lambda: "The operator" not in stage.types("get bundles"))
+
+
+@pytest.mark.refused("*")
+def test_that_the_operator_is_down_is_said_first(stage, shop, stopped, word):
+    about = f"{stage.apps}/shop"
+    for command in (
+        "get bundles -A",
+        f"get bundles {about}",
+        f"get bundles {about} -o name",
+        f"get bundles {about} -o json",
+        f"get bundles {about} -o yaml",
+        f"describe bundle {about}",
+        f"describe bundle {about} -o json",
+        f"why bundle {about}",
+        f"why bundle {about} -o yaml",
+        f"why secret {about}",
+    ):
+        result = stage.result(command)
+        said = " ".join(result.stderr.split())
+        assert re.match(
+            r"The operator has been down for \d+s: the Deployment \S+ is scaled to 0\. What follows"
+            r" is as of \S+Z, when its Lease \S+ was last renewed; see: copyrator doctor -n ",
+            said,
+        ), command
+        assert result.stdout
+        assert "The operator has" not in result.stdout
+        if command.endswith("json"):
+            json.loads(result.stdout)
+    for command in ("top --once", "report --html -"):
+        assert "The operator has been down for" in stage.types(command)
+    user = f"viewer-{word}"
+    bundles = {
+        "apiGroups": ["operator.werf.dev"],
+        "resources": ["bundles"],
+        "verbs": ["get", "list"],
+    }
+    stage.grant(user, bundles)
+    result = stage.as_user(user).result(f"get bundles {about} -o name")
+    assert (result.stdout, result.stderr) == ("bundle.operator.werf.dev/shop\n", "")
+    stage.revoke(user)
+
+
 def test_reconcile_asks_and_waits_until_the_deploy_has_ended(stage, shop):
     path = f"{BUNDLES.format(stage.apps)}/shop"
     for options, echo in (("", "lastHandledRequest"), ("--force", "lastHandledForce")):
         before = stage.api.get(path)["status"].get(echo)
-        said = stage.types(f"reconcile bundle {stage.apps}/shop {options}")
-        assert said.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
+        said = stage.result(f"reconcile bundle {stage.apps}/shop {options}")
+        assert said.stdout.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
+        assert said.stderr.startswith(f"bundle {stage.apps}/shop: Deploying 1.0.0 ")
         assert stage.api.get(path)["status"][echo] != before
         assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
+        said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
+        assert " 1.0.0 Succeeded, Requested, by field manager copyrator-cli, Job " in said
 
 
 def test_a_suspended_bundle_isnt_reconciled_and_nothing_is_left_to_be_done(stage, shop):
@@ -475,6 +531,24 @@ def test_what_can_t_be_deployed_ends_the_wait(stage, shop, made, name, spec, rea
     assert not stage.status(name).get("attempted")
     said = stage.types(f"describe bundle {stage.apps}/{name}")
     assert re.search(rf"Warning +{reason}\b", said), said
+
+
+def test_get_says_what_a_newer_version_waits_for_and_for_how_long(stage, shop, made):
+    repository, path = f"{shop}-behind", f"{BUNDLES.format(stage.apps)}/behind"
+    chart = ROOT / "examples" / "charts" / "hello"
+    push(chart, stage.cluster.registry, repository, "1.0.0")
+    made("behind", repository)
+    stage.wait_reason(BUNDLES.format(stage.apps), "behind", "Deployed")
+    stage.api.patch(path, {"spec": {"dependsOn": [{"name": "never"}]}})
+    push(chart, stage.cluster.registry, repository, "1.1.0")
+    wanted = "behind Ready waiting: DependencyNotReady AGE 1.0.0 1.1.0"
+    until(lambda: wanted in plainly(stage.types(f"get bundles {stage.apps}/behind")))
+    table = stage.cluster.kubectl("get", "bundle", "behind", "-n", stage.apps)
+    assert table.split().count("DependencyNotReady") == 1
+    before = stage.ready(BUNDLES.format(stage.apps), "behind")
+    stage.types(f"suspend bundle {stage.apps}/behind")
+    after = stage.ready(BUNDLES.format(stage.apps), "behind")
+    assert after["lastTransitionTime"] == before["lastTransitionTime"] < after["reasonTime"]
 
 
 def test_a_request_that_waits_for_a_gate_is_said_to_wait(stage, shop, made):

@@ -69,22 +69,22 @@ def rules(stage):
     vanish(stage.cluster, [word])
 
 
-OPERATOR = 1  # its Deployment
+OPERATOR = 2  # its Deployment and then its Lease, beside the others: of either chain may be a round
 FREEZES = 2  # the ConfigMap of all, the namespace
 FIND_OBJECT = OPERATOR + 1 + 2  # a Bundle, Secret and ConfigMap of that name
 DRY_RUN = 4 + 1  # who may impersonate, the hash key, namespaces, rules; the kind's copies
 SOURCES = ALONE + 1 + (NUMBER - ALONE)
 
 COMMANDS = {
-    "get rules -A": (1, 1, 1),
-    "get bundles -n {word}": (1 + OPERATOR + FREEZES, 2, 2),
-    "get bundles -n {word} -o json": (1, 1, 1),
-    "get copies -n {word}": (1 + KINDS, KINDS, 2),
-    "get all -n {word}": (2 + OPERATOR + FREEZES + 1 + KINDS, KINDS, 3),
-    "why {word}/{word}-7": (FIND_OBJECT + DRY_RUN + SOURCES, 6, 7),
-    "why --kind rule {home}/{word}-7": (1, 1, 1),
-    "why --kind bundle {word}/{word}": (1 + OPERATOR + FREEZES, 2, 2),
-    "describe rule {home}/{word}-7": (3, 2, 2),  # its Events, and those of the namespace
+    "get rules -A": (1 + OPERATOR, 2, 2),
+    "get bundles -n {word}": (1 + OPERATOR + FREEZES, 2, 3),
+    "get bundles -n {word} -o json": (1 + OPERATOR, 2, 2),
+    "get copies -n {word}": (1 + OPERATOR + KINDS, KINDS, 3),
+    "get all -n {word}": (2 + OPERATOR + FREEZES + 1 + KINDS, KINDS, 4),
+    "why {word}/{word}-7": (FIND_OBJECT + DRY_RUN + SOURCES, 6, 8),
+    "why --kind rule {home}/{word}-7": (1 + OPERATOR, 2, 2),
+    "why --kind bundle {word}/{word}": (1 + OPERATOR + FREEZES, 2, 3),
+    "describe rule {home}/{word}-7": (3 + OPERATOR, 2, 3),  # its Events, and those of the namespace
     "plan rule {home}/{word}-7": (2 + DRY_RUN + SOURCES, 6, 9),
 }
 """Requests; how many of them are sent at a time at least; and in how many rounds at most."""

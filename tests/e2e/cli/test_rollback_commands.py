@@ -54,7 +54,10 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
     assert said.endswith(f"until: copyrator unpin {shown}")
     assert body()["status"]["deployed"]["digest"] == first
     assert body()["metadata"]["annotations"][PIN] == f"1.0.0@{first}"
-    assert "web Waiting Deployed,Pinned AGE 1.0.0 1.1.0" in plainly(
+    said = plainly(stage.types(f"history {shown}"))
+    assert "Succeeded Rollback Deployed by field manager copyrator-cli\n" in said
+    assert said.count("Rollback") == 1
+    assert "web Waiting Pinned AGE 1.0.0 1.1.0" in plainly(
         stage.types(f"get bundles -n {stage.apps}")
     )
     assert f"copyrator unpin {shown}" in plainly(stage.types(f"describe {shown}"))
@@ -78,8 +81,9 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
     said = " ".join(stage.types(f"unskip {shown} 1.1.0").split())
     assert said == f"{shown} doesn't skip {second} any more."
     runs(second)
-    stage.types(f"unpin {shown}")
-    runs(third)
+    said = " ".join(stage.types(f"unpin {shown} --wait").split())
+    assert f"; status Deployed: 1.1.1 ({third[:19]}) is deployed" in said
+    assert body()["status"]["deployed"]["digest"] == third
     said = " ".join(stage.types(f"rollback {shown} --to 1.1.0").split())
     assert f"runs 1.1.0 ({second[:19]})" in said, "the same value counts again"
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import copying, plainly, rbac, rule, secret
+from tests.builders.encoding import b64
+from tests.e2e.cli.conftest import SENTINEL, copying, plainly, rbac, rule, secret
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
@@ -161,6 +162,29 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
         "0 are up to date.\n"
     )
+
+    def shown(place, code=2, more=""):
+        said = planner.types(f"plan -f {file} --show {place}/{word} {more}", code=code)
+        assert b64(SENTINEL) not in said
+        return said
+
+    data = (
+        "- password: <hidden, 16 bytes>\n + token: <hidden, 16 bytes>\n user: <hidden, 16 bytes>\n"
+    )
+    said = plainly(shown(first))
+    assert said.startswith(f"update Secret {first}/{word}\n apiVersion: v1\n data:\n {data}")
+    assert " app.kubernetes.io/managed-by: copyrator\n + team: a\n" in said
+    assert shown(fresh).count("\n  + ") == shown(fresh).count("\n") - 1
+    assert shown(second).startswith(f"delete Secret {second}/{word}\n  - apiVersion: v1\n")
+    assert plainly(shown(full)).startswith(f"blocked Secret {full}/{word}: {quota}\n + apiVersion")
+    assert plainly(shown(taken)).startswith(
+        f"conflict Secret {taken}/{word}: Conflict: {unmanaged}"
+    )
+    meant = f"rule {stage.home}/{word} has no copy {word}-t/{word}; did you mean {word}"
+    assert meant in shown(f"{word}-t", code=1)
+    (found,) = json.loads(shown(first, more="-o json"))["items"][0]["changes"]
+    assert found["object"]["data"] == dict.fromkeys(("token", "user"), "<hidden, 16 bytes>")
+    assert "\n-   password: <hidden, 16 bytes>\n" in found["diff"]
     assert stage.types(f"get copies -A --rule {word} -o name").count(word) == 2
     assert any(
         event.user == user and "dryRun=All" in event.uri
@@ -173,6 +197,63 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     assert (found["kind"], found["items"][0]["kind"]) == ("PlanList", "Plan")
     actions = {change["namespace"]: change["action"] for change in found["items"][0]["changes"]}
     assert actions[taken] == "adopt"
+    assert "\n  -   theirs: <hidden, 16 bytes>\n" in shown(taken)
+    wanted["spec"]["deletionPolicy"] = "Orphan"
+    file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
+    assert f"\n  -     copyrator.flant.com/rule: {stage.home}/{word}\n" in shown(second)
+    assert _persisted(stage, before, user) == []
+
+
+def test_the_object_that_would_be_written_is_shown_whole_and_no_secret_in_it(
+    stage, word, namespace, tmp_path
+):
+    place, file = namespace(f"{word}-team"), tmp_path / "rules.yaml"
+
+    def shown(name, *documents, code=2):
+        file.write_text(yaml.safe_dump_all(documents))
+        said = stage.types(f"plan -f {file} --show {place}/{name}", code=code)
+        assert b64(SENTINEL) not in said
+        return said
+
+    def config(text, name=word, home=place, **more):
+        metadata = {"name": name, "namespace": home}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": text, **more}
+
+    targets = {"namespaces": [place]}
+    forced = {"targets": targets, "onConflict": "Overwrite", "onImmutable": "Recreate"}
+    stage.apply(config({"a": "one\n\x1b[2Jtwo\n"}, immutable=True, binaryData={"b": "AP8="}))
+    source = config({"a": "one\n\x1b[2Jnew\n"}, home=stage.home, binaryData={"b": "AP7+"})
+    copies = rule(stage.home, word, source={"kind": "ConfigMap", "name": word}, **forced)
+    said = plainly(shown(word, source, copies))
+    assert said.startswith(f"recreate ConfigMap {place}/{word}\n apiVersion: v1\n binaryData:\n")
+    assert "- b: <binary, 2 bytes, before>\n + b: <binary, 3 bytes, after>\n" in said
+    assert '\n - a: "one\\n\\e[2Jtwo\\n"\n - immutable: true\n + a: "one\\n\\e[2Jnew\\n"\n' in said
+
+    hub = {"as": "hub", "kind": "Secret", "name": f"{word}-hub"}
+    pulls = secret(stage.home, f"{word}-hub", "tls.key", ".dockerconfigjson")
+    pulls["metadata"]["annotations"] = {"kapp.k14s.io/original": SENTINEL, "other": SENTINEL}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": word}}
+    body["stringData"] = {"text": "{{ sources.hub.data['tls.key'] | b64decode }}, and more"}
+    made = rule(stage.home, f"{word}-made", sources=[hub], template=body, targets=targets)
+    said = plainly(shown(word, pulls, made))
+    assert " + data:\n + text: <hidden, 26 bytes>\n + kind: Secret\n" in said
+    whole = rule(
+        stage.home, f"{word}-all", source={"kind": "Secret", "name": f"{word}-hub"}, targets=targets
+    )
+    said = plainly(shown(f"{word}-hub", pulls, whole))
+    assert "+ .dockerconfigjson: <hidden, 16 bytes>\n + tls.key: <hidden, 16 bytes>\n" in said
+    assert "+ other: <hidden, 16 bytes>\n" in said
+    # Other kinds can't get a Secret's value, so there is none in them to be shown.
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": word}}
+    body["imagePullSecrets"] = [{"name": "{{ sources.hub.data['tls.key'] }}"}]
+    leaks = rule(stage.home, f"{word}-leaks", sources=[hub], template=body, targets=targets)
+    said = shown(word, pulls, leaks)
+    assert said.startswith(f"blocked ServiceAccount {place}/{word}: TemplateError: ")
+    del body["imagePullSecrets"]
+    said = plainly(shown(word, pulls, leaks))
+    assert said.startswith(f"create ServiceAccount {place}/{word}\n + apiVersion: v1\n")
+    said = stage.types(f"plan bundle {word} --show {place}/{word}", code=1)
+    assert "--show is only for rules" in said
 
 
 def _persisted(stage, offset, user):
@@ -264,7 +345,17 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     monkeypatch.setitem(stage.variables, "COPYRATOR_OPERATOR_NAMESPACE", "")
     said = plainly(stage.types(typed))
     assert "isn't served: NotTrusted" in said
-    assert "No Deployment of the operator was found, so its default settings are assumed" in said
+    lacks = (
+        "you have no permission to list deployments.apps in all namespaces or list "
+        "leases.coordination.k8s.io in all namespaces, to find the operator"
+    )
+    assert (
+        f"default settings are assumed, with trusted rules in the namespace default: {lacks}"
+        in said
+    )
+    created = f"create rule {word}-no --source none --to none --as {user}"
+    said = " ".join(stage.types(created, code=1).split())
+    assert f"created in the operator's namespace, but {lacks}, or set --namespace" in said
     own = {
         "POD_NAMESPACE": stage.home,
         "NAMESPACE": stage.home,
@@ -274,7 +365,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
         monkeypatch.setitem(stage.variables, name, value)
     said = plainly(stage.types(typed))
     assert f"It is up to date with the rule {stage.home}/{word}." in said
-    assert "No Deployment of the operator was found" not in said
+    assert "default settings are assumed" not in said
 
 
 def test_suspend_and_resume_wait_for_the_operator(stage, seen):
@@ -330,11 +421,12 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     assert f"confirm: copyrator confirm-delete rule {stage.home}/{word}" in planned
     for space in spaces:
         assert stage.api.get(f"/api/v1/namespaces/{space}/secrets/{word}")
-    said = stage.types(f"confirm-delete rule {stage.home}/{word}")
-    assert said.startswith(
+    said = stage.result(f"confirm-delete rule {stage.home}/{word} --wait")
+    assert said.exit_code == 0
+    assert said.stdout == (
         f"rule {stage.home}/{word}: the deletion of 21 copies by generation 2 is confirmed; status "
+        "Synced: 1 copy is up to date\n"
     )
-    stage.wait_reason(RULES.format(stage.home), word, "Synced")
     found = stage.api.get("/api/v1/secrets", fieldSelector=f"metadata.name={word}")
     left = {item["metadata"]["namespace"] for item in found["items"]}
     assert left == {stage.home, spaces[0]}

@@ -126,6 +126,27 @@ def test_only_the_condition_that_changed_gets_a_new_time() -> None:
     assert after["Stalled"].last_transition_time == "2026-01-02T03:05:05Z"
 
 
+def test_a_new_reason_has_a_time_of_its_own_where_the_status_stays() -> None:
+    def build_one(
+        before: tuple[Condition, ...], status: str, reason: str, later: float
+    ) -> tuple[Condition, ...]:
+        found = {"Ready": FurtherCondition(ConditionStatus(status), reason)}
+        now = NOW + timedelta(minutes=later)
+        return build_conditions(before, found, ORDER, generation=4, now=now)
+
+    found: tuple[Condition, ...] = ()
+    for minutes, status, reason, since, reason_time in (
+        (0, "False", "A", "03:04", None),
+        (1, "False", "B", "03:05", "2026-01-02T03:05:05Z"),
+        (2, "False", "B", "03:05", "2026-01-02T03:05:05Z"),
+        (3, "True", "C", "03:07", None),
+        (4, "Unknown", "C", "03:08", None),
+    ):
+        found = build_one(found, status, reason, minutes)
+        assert found[0].since == f"2026-01-02T{since}:05Z"
+        assert found[0].to_dict().get("reasonTime") == reason_time
+
+
 def test_a_new_message_alone_is_no_transition() -> None:
     after = build(build((), Health.READY, "a"), Health.READY, "b", later=60)
     assert after[0].message == "b"

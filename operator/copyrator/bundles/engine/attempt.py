@@ -193,13 +193,7 @@ class AttemptRunner:
     def _memory(self, key: BundleKey) -> AttemptMemory:
         return self.context.memories.of(key, AttemptMemory)
 
-    async def begin(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        need: deciding.DeployReason,
-    ) -> Step:
+    async def begin(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> Step:
         """Record an attempt with its Job's name; then create the Job.
 
         The step raises StaleError where another Bundle has become the release's owner.
@@ -215,7 +209,7 @@ class AttemptRunner:
         return Step(
             entry,
             status,
-            ready_conditions.deploying(status, need),
+            ready_conditions.deploying(status),
             effect=partial(self._make_job, spec),
             guard=self.ownership.beginning(entry, spec),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ import click
 
 from copyrator.api.text import parse_time
 from copyrator.cli.core.cluster import complete_namespaces
-from copyrator.cli.core.objects import Body, listed
+from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
@@ -61,6 +61,27 @@ async def allowed(client: KubeClient, need: Need, user: str | None, name: str = 
     return await is_allowed(client, attributes, account)
 
 
+async def describe_lacking(client: KubeClient, what: str, body: Body, *verbs: str) -> str:
+    """Which of these verbs the caller may not use on a rule or Bundle; empty where there is none.
+
+    Raises:
+        ApiError: access reviews aren't allowed.
+    """
+    (namespace, name), resource = name_of(body), RESOURCES[what]
+    lacking = [
+        verb
+        for verb in verbs
+        if not await allowed(client, (resource, "", verb, namespace), None, name)
+    ]
+    if not lacking:
+        return ""
+    verb, is_ = ("verb", "is") if len(lacking) == 1 else ("verbs", "are")
+    return (
+        f"the {verb} {' and '.join(lacking)} on {resource.key} {is_} missing in the namespace "
+        f"{namespace}"
+    )
+
+
 SELECTOR = "app.kubernetes.io/name=copyrator"
 LEASE_NAME = "copyrator"
 
@@ -79,13 +100,35 @@ class Installation:
     """False: nothing was found, and these are the defaults."""
     settings_known: bool = True
     """False: an operator without a Deployment; its rules' statuses show what it refuses."""
-    others: Sequence[str] = ()
-    """Namespaces of further Deployments."""
+    others: Sequence[Installation] = ()
+    """Those of further Deployments."""
+    manifest: Body | None = None
+    """The Deployment, as it was when it was found."""
+    home: str | None = None
+    """The only namespace in which it was looked for."""
+    denied: Sequence[errors.Forbidden] = ()
+    """Why it may be there although it wasn't found."""
 
     @property
     def is_read(self) -> bool:
         """Whether the settings are the operator's, and not the defaults."""
         return self.image is not None or (self.found and self.settings_known)
+
+    @property
+    def lease_namespace(self) -> str:
+        """The namespace of its Lease."""
+        return self.settings.lease_namespace or self.namespace
+
+    @property
+    def lease(self) -> str:
+        """Its Lease, as ``namespace/name``."""
+        return f"{self.lease_namespace}/{self.settings.lease_name}"
+
+    @property
+    def denial(self) -> str:
+        """The permissions that the user lacks to find it; or empty."""
+        lacks = " or ".join(str(one.refusal or one.message) for one in self.denied)
+        return f"you have no permission to {lacks}, to find the operator" if lacks else ""
 
     @property
     def user(self) -> str | None:
@@ -121,29 +164,34 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
     if home is None and own and "COPYRATOR_LEASE_NAME" in os.environ:
         env = [{"name": name, "value": value} for name, value in os.environ.items()]
         return Installation(settings=settings_of({"env": env}, own), namespace=own, found=True)
-    deployments: list[dict[str, Any]] = []
-    with suppress(errors.Forbidden):
-        deployments = await listed(client, DEPLOYMENTS, home, selector=SELECTOR)
-    if deployments:
-        first, *others = deployments
-        return of_deployment(first, [name_of(other).namespace for other in others])
-    leases: list[dict[str, Any]] = []
-    with suppress(errors.Forbidden):
-        leases = await listed(client, LEASES, home)
-    for lease in leases:
-        namespace, name = name_of(lease)
-        if name == LEASE_NAME:
-            return Installation(
-                settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
-                namespace=namespace,
-                found=True,
-                settings_known=False,
-            )
+    denied: list[errors.Forbidden] = []
+
+    async def try_list(resource: Resource, selector: str | None = None) -> list[dict[str, Any]]:
+        try:
+            return await listed(client, resource, home, selector=selector)
+        except errors.Forbidden as error:
+            denied.append(error)
+            return []
+
+    if deployments := await try_list(DEPLOYMENTS, SELECTOR):
+        first, *others = map(of_deployment, deployments)
+        return replace(first, others=others)
+    leases = [one for one in await try_list(LEASES) if name_of(one).name == LEASE_NAME]
+    if leases:  # those of former installations stay, so the one that was renewed last counts
+        namespace = name_of(max(leases, key=lambda one: renewed(one) or _NEVER)).namespace
+        return Installation(
+            settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
+            namespace=namespace,
+            found=True,
+            settings_known=False,
+        )
     namespace = home or Settings().namespace
-    return Installation(settings=Settings(namespace=namespace), namespace=namespace)
+    return Installation(
+        settings=Settings(namespace=namespace), namespace=namespace, home=home, denied=denied
+    )
 
 
-def of_deployment(body: Body, others: Sequence[str] = ()) -> Installation:
+def of_deployment(body: Body) -> Installation:
     """The installation of a Deployment of the chart."""
     (namespace, name), pod = name_of(body), body["spec"]["template"]["spec"]
     container = next(
@@ -156,7 +204,7 @@ def of_deployment(body: Body, others: Sequence[str] = ()) -> Installation:
         image=container.get("image"),
         service_account=pod.get("serviceAccountName") or "default",
         found=True,
-        others=others,
+        manifest=body,
     )
 
 
@@ -191,17 +239,27 @@ def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
         return Settings(namespace=variables.get("NAMESPACE", namespace))
 
 
-async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) -> str | None:
-    """The leader, by a Lease that hasn't expired; None where there is none.
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
-    Raises:
-        Forbidden: it may not be read, and that isn't to count as None (`denied`).
-    """
-    with suppress(errors.NotFound, *([errors.Forbidden] if denied else [])):
-        spec = (await client.get(LEASES, namespace, LEASE_NAME)).get("spec") or {}
-        renewed = parse_time(spec.get("renewTime"))
-        lasts = spec.get("leaseDurationSeconds") or 0
-        fresh = renewed and (datetime.now(UTC) - renewed).total_seconds() <= lasts
-        if fresh and spec.get("holderIdentity"):
-            return str(spec["holderIdentity"])
+
+def renewed(lease: Body) -> datetime | None:
+    """When a Lease was last written: by the clock of its holder or of the API server."""
+    writes = (one.get("time") for one in lease["metadata"].get("managedFields") or ())
+    times = map(parse_time, ((lease.get("spec") or {}).get("renewTime"), *writes))
+    return max(filter(None, times), default=None)
+
+
+def is_current(lease: Body, now: datetime) -> bool:
+    """Whether a Lease hasn't expired; `now` by the API server's clock."""
+    last, lasts = renewed(lease), (lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+    return last is not None and (now - last).total_seconds() <= lasts
+
+
+async def holder_of(client: KubeClient, installation: Installation) -> str | None:
+    """The leader, by a Lease that hasn't expired; None where there is none, or it can't be read."""
+    place, name = installation.lease_namespace, installation.settings.lease_name
+    with suppress(errors.NotFound, errors.Forbidden):
+        lease = await client.get(LEASES, place, name)
+        if is_current(lease, client.server_time):
+            return (lease.get("spec") or {}).get("holderIdentity") or None
     return None

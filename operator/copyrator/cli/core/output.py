@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,6 +24,7 @@ from copyrator.api.text import meant
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
     from rich.text import Text
 
 
@@ -46,8 +48,8 @@ _STYLES = {
 
 
 _SIGNS = {"+": "green", "-": "red", "~": "yellow"}
-_SIGNED_LINE = re.compile(r" *│ ([+-])(?: |$)")
-"""A line of werf's diff that is added or removed."""
+_CHANGES = {"added": "green", "removed": "red"}
+"""Of the lines of a difference, by their class (`copyrator.cli.view.diffs`)."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -277,16 +279,17 @@ def _paint_signs(cell: str) -> Text:
     return text.append(" ".join(words))
 
 
-def paint_diff(lines: Iterable[str]) -> Iterator[str | Text]:
-    """The lines of werf's diff, in colours on a terminal."""
-    if _terminal() is None:
-        yield from lines
-        return
-    from rich.text import Text
+def paint_diff(lines: Iterable[tuple[str, str]], indent: str = "") -> Iterator[str | Text]:
+    """The lines of a difference, each with its class, in colours on a terminal."""
+    paints = _terminal() is not None
+    for change, line in lines:
+        text = f"{indent}{line}".rstrip()
+        if not (paints and change in _CHANGES):
+            yield text
+            continue
+        from rich.text import Text
 
-    for line in lines:
-        sign = _SIGNED_LINE.match(line)
-        yield Text(line, _SIGNS[sign[1]]) if sign else line
+        yield Text(text, _CHANGES[change])
 
 
 def _print_begin(out: Console, text: Text, indent: int) -> Text:
@@ -315,6 +318,33 @@ def prose(lines: Iterable[str | Text], *, err: bool = False, indent: int | None 
         blanks = len(plain) - len(plain.lstrip()) + 4
         text = Text(line) if isinstance(line, str) else line
         _print_broken(out, text, indent or (label.end() if label else blanks))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Tell what is done, on stderr: in one line on a terminal, elsewhere in a line a change."""
+    out, told = _terminal(err=True), ""
+    is_live = out is not None and out.is_interactive and sys.stderr.isatty()
+    with ExitStack() as stack:
+        status: Status | None = None
+
+        def tell(text: str) -> None:
+            nonlocal told, status
+            if text == told:
+                return
+            told = text
+            if out is None or not is_live:
+                prose([text], err=True)
+                return
+            from rich.text import Text
+
+            line = Text(text)
+            line.truncate(out.width - GAP, overflow="ellipsis")  # beside the spinner
+            if status is None:
+                status = stack.enter_context(out.status(line))
+            status.update(line)
+
+        yield tell
 
 
 def _print_broken(out: Console, text: Text, indent: int) -> None:

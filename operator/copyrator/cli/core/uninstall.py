@@ -130,7 +130,7 @@ async def uninstall(
             installation, holder = await stop(client, home, deployment), None
         else:
             installation = await find_installation(client, home)
-            holder = await holder_of(client, installation.namespace)
+            holder = await holder_of(client, installation)
         if holder and not dry_run:
             raise Fault(
                 f"the operator {holder} is running and would add its finalizers again: stop it "

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +14,24 @@ import click
 
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.text import parse_time
+from copyrator.api.text import format_time, parse_time, time_since
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
-    holder_of,
+    is_current,
     own_namespace_option,
     pod_selector,
+    renewed,
 )
-from copyrator.cli.core.objects import RESOURCES, Body, listed, listed_in
+from copyrator.cli.core.objects import RESOURCES, Body, listed_in
 from copyrator.cli.core.output import Format, answer_option
 from copyrator.cli.doctor.check import Check, find_policy, print_checks, readable, tried
 from copyrator.cli.view import rows
+from copyrator.cli.view.operator import read_pods
 from copyrator.kube import errors
-from copyrator.kube.resources import DEPLOYMENTS, PODS, RULES, SECRETS
+from copyrator.kube.resources import LEASES, RULES, SECRETS
 from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.exchange import Repository
@@ -161,7 +164,7 @@ def _installed(installation: Installation) -> Check:
         )
     said = f"{installation.namespace}/copyrator, {installation.image}"
     if installation.others:
-        others = ", ".join(installation.others)
+        others = ", ".join(one.namespace for one in installation.others)
         return Check("Deployment", False, f"{said}; another one is in {others}: remove one")
     return Check("Deployment", True, said)
 
@@ -172,17 +175,25 @@ async def check_lease(
     """With a ready pod, a Lease without a holder is about to be taken (a rollout): it has time."""
     last = asyncio.get_running_loop().time() + (takeover if ready else 0)
     while True:
-        if holder := await holder_of(client, installation.namespace, denied=False):
+        lease: Body = {}
+        with suppress(errors.NotFound):
+            place = installation.lease_namespace
+            lease = await client.get(LEASES, place, installation.settings.lease_name)
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder and is_current(lease, client.server_time):
             yield Check("Lease", True, f"held by {holder}")
             return
         if asyncio.get_running_loop().time() >= last:
             break
         await asyncio.sleep(0.5)
+    state = "has no holder"
+    if holder and (time := renewed(lease)):
+        since = time_since(format_time(time), client.server_time)
+        state = f"is held by {holder}, which hasn't renewed it for {since}"
     yield Check(
         "Lease",
         False,
-        f"the Lease {installation.namespace}/copyrator has no holder: check that the operator is "
-        "running: "
+        f"the Lease {installation.lease} {state}: check that the operator is running: "
         f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is no "
         "Lease",
     )
@@ -309,45 +320,22 @@ PATIENCE = 30.0
 
 async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
     """Whether a pod is ready behind the Deployment, and if not, what its containers wait for."""
-    if installation.deployment is None:
+    if installation.manifest is None:
         return
-    namespace = installation.namespace
-    body = await client.get(DEPLOYMENTS, namespace, installation.deployment)
-    wanted, status = body["spec"].get("replicas", 1), body.get("status") or {}
-    ready = status.get("readyReplicas") or 0
-    if wanted == 0:
-        said = f"the Deployment {namespace}/{installation.deployment} is scaled to 0"
-        yield Check("Pods", None, said)
+    state = await read_pods(client, installation.manifest)
+    if state.wanted == 0:
+        yield Check(
+            "Pods", None, state.describe(f"{installation.namespace}/{installation.deployment}")
+        )
         return
-    if ready:
-        yield Check("Pods", True, f"{ready} of {wanted} ready")
+    said = f"{state.ready} of {state.wanted} ready"
+    if state.ready:
+        yield Check("Pods", True, said)
         return
-    selector = pod_selector(body)
-    found: list[dict[str, Any]] = []
-    try:
-        found = await listed(client, PODS, namespace, selector=selector)
-    except errors.Forbidden:
-        why = ["you have no permission to list them"]
-    else:
-        why = [reason for pod in found for reason in wait_reasons(pod)]
-    said = f"0 of {wanted} ready"
-    reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
-    look = f"kubectl -n {namespace} describe pods -l {selector}"
+    reasons = f": {'; '.join(state.reasons)}" if state.reasons else ""
+    selector = pod_selector(installation.manifest)
+    look = f"kubectl -n {installation.namespace} describe pods -l {selector}"
     yield Check("Pods", False, f"{said}{reasons}; see: {look}")
-
-
-def wait_reasons(pod: Body) -> Iterator[str]:
-    """What a pod's containers wait for; of a pod that isn't scheduled, why."""
-    status = pod.get("status") or {}
-    name = name_of(pod).name
-    for container in status.get("containerStatuses") or ():
-        state = (container.get("state") or {}).get("waiting") or {}
-        if state.get("reason"):
-            message = f": {state['message']}" if state.get("message") else ""
-            yield f"{name}: {state['reason']}{message}"
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield f"{name}: {condition.get('reason')}: {condition.get('message')}"
 
 
 def objects(what: str, bodies: Sequence[Body], installation: Installation) -> list[Check]:

@@ -7,7 +7,7 @@ Each part imports its own part of the operator, which takes as long as its reque
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,11 @@ import click
 from copyrator.api import names
 from copyrator.api.text import Detail, detail_lines, printable, time_since
 from copyrator.cli.core.cluster import ahead, all_of
-from copyrator.cli.core.installation import find_installation, operator_namespace_option
+from copyrator.cli.core.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+)
 from copyrator.cli.core.objects import (
     RESOURCES,
     Body,
@@ -49,13 +53,21 @@ async def describe(options: ObjectOptions, home: str | None) -> None:
     A copy is explained by `why`. Values are never shown.
     """
     now, what = datetime.now(UTC), options.what
-    async with options.target.connect() as client:
+    from copyrator.cli.view.operator import read_downtime
+
+    place, _ = options.target.locate(options.name)
+    async with (
+        options.target.connect() as client,
+        ahead(find_installation(client, home)) as finding,
+        ahead(read_downtime(client, finding, [place])) as downtime,
+    ):
         body = await options.read(client)
         events: list[dict[str, Any]] = []
-        async with ahead(_parts(client, what, body, now, home)) as described:
+        async with ahead(_parts(client, what, body, now, finding)) as described:
             with suppress(errors.Forbidden):
                 events = (await events_of(client, RESOURCES[what].kind, body))[-EVENTS_SHOWN:]
             parts = await described
+        prose(await downtime, err=True)
     if options.shape is not None:
         dump(typed(Kind.DESCRIPTION, {"object": plain(body), "events": events}), options.shape)
         return
@@ -83,7 +95,7 @@ def refer_to_error(body: Body, parts: Iterable[Detail]) -> Iterator[Detail]:
 
 
 async def _parts(
-    client: KubeClient, what: str, body: Body, now: datetime, home: str | None
+    client: KubeClient, what: str, body: Body, now: datetime, finding: Awaitable[Installation]
 ) -> Iterable[Detail]:
     """The parts about a rule or a Bundle."""
     if what == "rules":
@@ -93,7 +105,7 @@ async def _parts(
     from copyrator.cli.core.beside import read_for
     from copyrator.cli.view.bundle import BundleView, describe_bundle
 
-    installation = await find_installation(client, home)
+    installation = await finding
     found = await read_for(client, installation, body)
     view = BundleView(body, now, installation, found.values, found.unread)
     return describe_bundle(view)

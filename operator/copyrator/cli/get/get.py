@@ -13,7 +13,11 @@ import click
 from copyrator.api import names
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint
-from copyrator.cli.core.installation import Installation, find_installation
+from copyrator.cli.core.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+)
 from copyrator.cli.core.objects import (
     RESOURCES,
     Body,
@@ -34,6 +38,7 @@ from copyrator.cli.core.output import (
     show_all,
 )
 from copyrator.cli.view import rows
+from copyrator.cli.view.operator import read_downtime
 from copyrator.kube import errors
 
 if TYPE_CHECKING:
@@ -98,6 +103,7 @@ class _Found:
 @output_option
 @click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
+@operator_namespace_option
 async def get(
     *,
     target: Target,
@@ -106,6 +112,7 @@ async def get(
     shape: Format,
     labels: str | None,
     rule: str | None,
+    home: str | None,
 ) -> None:
     """List rules, bundles or copies with their status and age; `all` lists the three.
 
@@ -121,16 +128,19 @@ async def get(
         kind: _ListQuery.of(target, [name for one, name in wanted if one == kind], rule, labels)
         for kind in (KINDS if what == "all" else kinds)
     }
-    reads_beside = "bundles" in queries and shape in (Format.TABLE, Format.WIDE)
+    scopes = {scope for query in queries.values() for scope in query.scopes}
     async with (
         target.connect() as client,
-        ahead(find_installation(client) if reads_beside else _nowhere()) as operator,
+        ahead(find_installation(client, home)) as finding,
+        ahead(read_downtime(client, finding, scopes)) as downtime,
     ):
         found = await _read_all(client, queries)
         for part in found:
             await _check(client, target, part, queries[part.what])
         note = skipped([error for part in found for error in part.denied])
-        beside, remarks = await _read_beside(client, found, operator)
+        is_table = shape in (Format.TABLE, Format.WIDE)
+        beside, remarks = await _read_beside(client, found, finding) if is_table else ((), [])
+        prose(await downtime, err=True)
         if any(part.bodies for part in found):
             _show(found, queries, shape, beside)
         else:
@@ -138,12 +148,8 @@ async def get(
         prose([*([note] if note else []), *remarks], err=True)
 
 
-async def _nowhere() -> None:
-    """In place of an installation that needn't be found."""
-
-
 async def _read_beside(
-    client: KubeClient, found: Sequence[_Found], operator: Awaitable[Installation | None]
+    client: KubeClient, found: Sequence[_Found], finding: Awaitable[Installation]
 ) -> tuple[Sequence[object], list[str]]:
     """What concerns the Bundles that are shown, and the remarks about it and what isn't known."""
     bodies = [body for part in found if part.what == "bundles" for body in part.bodies]
@@ -162,9 +168,7 @@ async def _read_beside(
     releases = ((body.get("spec") or {}).get("project_namespace") for body in bodies)
     places |= set(map(str, filter(None, releases)))
     try:
-        installation = await operator
-        if installation is None:
-            return (), []
+        installation = await finding
         if len(places) > FEW:
             read = await read_all_beside(client, installation)
         else:

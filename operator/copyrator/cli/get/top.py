@@ -72,13 +72,17 @@ class Scroll:
         self.fit(self.total, self.room)
 
 
-async def show_problems(target: Target, shape: Format | None, *, once: bool) -> None:
+async def show_problems(
+    target: Target, home: str | None, shape: Format | None, *, once: bool
+) -> None:
     """Print them, once or until the user quits."""
     out = console()
     once = once or shape is not None or not out.is_terminal
     async with (
         target.connect() as client,
-        Live(client, target.namespace_option, target.namespace, patient=once) as live,
+        Live(
+            client, target.namespace_option, target.namespace, patient=once, operator=home
+        ) as live,
     ):
         if shape is not None:
             dump(typed(Kind.OVERVIEW, document(live.now, datetime.now(UTC))), shape)
@@ -153,7 +157,7 @@ def document(seen: Snapshot, now: datetime) -> dict[str, Any]:
             }
             for row in view.certificates
         ],
-        "outdated": list(seen.faults),
+        "outdated": [*seen.down, *seen.faults],
         "denied": list(seen.denied),
     }
 
@@ -166,7 +170,7 @@ def _item(row: OverviewRow, seen: Snapshot, now: datetime) -> dict[str, Any]:
         "state": str(row.state),
         "ready": rows.ready(body).status,
         "reason": rows.ready(body).reason,
-        "since": rows.ready(body).last_transition_time,
+        "since": rows.ready(body).since,
         "message": row.message,
     }
     if row.what == "rules":
@@ -184,12 +188,12 @@ def rendered(
     """The text, limited to so many lines, with the rows that were scrolled to; None: all of it."""
     now = datetime.now(UTC)
     view = overview(seen, now)
-    head = [_counts(view)]
+    head = [Text(printable(text), style="yellow") for text in seen.alerts]
+    head.append(_counts(view))
     for row in view.certificates[:1]:
         text = f"First certificate to expire: {row.certificate.to_string()} {row.text}"
         head.append(Text(printable(text), _CERTIFICATES.get(row.validity, "dim")))
-    outdated = (f"This may be out of date: {fault}" for fault in seen.faults)
-    head += [Text(printable(text), style="yellow") for text in (*outdated, *seen.remarks)]
+    head += [Text(printable(text), style="yellow") for text in seen.remarks]
     found, scroll = view.all, scroll or Scroll()
     room = len(found)
     if lines is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,7 @@ async def why(
         await print_roles(target, namespace, name, kind, shape)
         return
     found = await answer(target, namespace, name, kind, home)
+    prose(found.down, err=True)
     if shape is not None:
         dump(typed(Kind.EXPLANATION, found.document), shape)
     else:
@@ -130,7 +131,7 @@ def _parse(words: Sequence[str], kind: str | None) -> tuple[str | None, str]:
         UsageError: these aren't a kind and a name.
     """
     *before, name = words
-    if not before:
+    if not before and kind is None:  # with --kind `copyrator/web` is an object of that namespace
         word, slash, rest = name.partition("/")
         if slash and rest and (_KINDS.find(word) or _known_kind(word)):
             before, name = [word], rest
@@ -152,6 +153,8 @@ class Explanation:
     """How many these are."""
     copy: CopyAnswer | None = None
     """The same as typed parts, where it is about a copy, or another object of its kind."""
+    down: Sequence[str] = ()
+    """That the operator is down, so that all of this may be out of date."""
 
 
 async def answer(
@@ -162,22 +165,33 @@ async def answer(
     Raises:
         Fault: there is no Bundle of that name, where one is asked about.
     """
-    async with target.connect() as client:
+    from copyrator.cli.view.operator import read_downtime
+
+    async with (
+        target.connect() as client,
+        ahead(find_installation(client, home)) as finding,
+        ahead(read_downtime(client, finding, [namespace])) as downtime,
+    ):
         if kind is not None and means(kind, "rules"):
-            return _of_rule(await one(client, "rules", namespace, name))
+            explained = _of_rule(await one(client, "rules", namespace, name))
+            return replace(explained, down=await downtime)
         async with ahead(_bundle(client, namespace, name, kind)) as bundle:
-            installation = await find_installation(client, home)
+            installation = await finding
             if body := await bundle:
-                return await _of_bundle(client, installation, body)
+                explained = await _of_bundle(client, installation, body)
+                return replace(explained, down=await downtime)
         from copyrator.cli.rules.dry_run import actor_of
 
         async with ahead(actor_of(client, target, installation, namespace)) as actor:
             resource, body = await _object(client, namespace, name, kind)
             acts_as = await actor
+        down = await downtime
     seen = home is not None or installation.found
-    remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    why = installation.denial or "it wasn't found"
+    remark = "" if seen else _UNSEEN.format(installation.settings.namespace, why)
     found = _Object(resource, namespace, name, body)
-    return await _of_object(found, installation, acts_as, f"{remark} {acts_as.note}".strip())
+    explained = await _of_object(found, installation, acts_as, f"{remark} {acts_as.note}".strip())
+    return replace(explained, down=down)
 
 
 async def _bundle(
@@ -359,8 +373,8 @@ async def _polled(
 
 
 _UNSEEN = (
-    "No Deployment of the operator was found, so its default settings are assumed, with trusted "
-    "rules in the namespace {}; if it is installed, set --operator-namespace."
+    "The operator's default settings are assumed, with trusted rules in the namespace {}: {}; if "
+    "it is installed, set --operator-namespace."
 )
 _NOBODY: Mapping[str, Any] = {"metadata": {}}
 

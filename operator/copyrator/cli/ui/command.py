@@ -52,7 +52,9 @@ async def _show(target: Target, home: str | None, listener: socket.socket) -> No
     async with target.connect() as client:
         installation = await find_installation(client, home)
         pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
-        async with Live(client, target.namespace_option, target.namespace, patient=False) as live:
+        async with Live(
+            client, target.namespace_option, target.namespace, patient=False, operator=home
+        ) as live:
             server = Server(target, client, live, pages, installation, home)
             await _serve(server, listener)
 
@@ -96,9 +98,10 @@ def _interrupted() -> asyncio.Event:
 
 @click.command()
 @cluster_options()
+@operator_namespace_option
 @click.option("--once", is_flag=True, help="Print it once, instead of keeping it up to date.")
 @answer_option
-async def top(target: Target, *, once: bool, shape: Format | None) -> None:
+async def top(target: Target, home: str | None, *, once: bool, shape: Format | None) -> None:
     """Show rules and Bundles in the terminal, the worst first, until q or Ctrl-C.
 
     The head counts them and their copies, and names the certificate that expires first. Below it
@@ -118,7 +121,7 @@ async def top(target: Target, *, once: bool, shape: Format | None) -> None:
     """
     from copyrator.cli.get.top import show_problems
 
-    await show_problems(target, shape, once=once)
+    await show_problems(target, home, shape, once=once)
 
 
 @click.command()
@@ -157,6 +160,6 @@ async def _report(target: Target, home: str | None) -> str:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         pages = Pages(cluster=client.connection.endpoint.host, user=await username(client))
-        async with Live(client, target.namespace_option, target.namespace) as live:
+        async with Live(client, target.namespace_option, target.namespace, operator=home) as live:
             seen, now = live.now, datetime.now(UTC)
             return pages.report(seen, overview(seen, now), installation, now)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, PassedOver
+from copyrator.api.bundle_status import ABSENT, PassedOver, describe_cause
 from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
@@ -23,6 +23,7 @@ from copyrator.api.text import (
     Detail,
     format_duration,
     parse_time,
+    said,
     short_digest,
     time_since,
     time_until,
@@ -87,13 +88,17 @@ class BundleView(View):
         """A command about it."""
         return hint_about(verb, "bundle", self.body, *words)
 
+    @cached_property
+    def pending(self) -> Condition:
+        """The condition UpdatePending; empty where a Bundle has no gates."""
+        return self.summary.condition(ConditionType.UPDATE_PENDING)
+
     @property
     def awaited(self) -> str:
         """The reason why a version waits for a person, or its plan failed; else empty."""
-        pending = self.summary.condition(ConditionType.UPDATE_PENDING)
-        waits = pending.is_true and pending.reason in _FOR_PEOPLE
+        waits = self.pending.is_true and self.pending.reason in _FOR_PEOPLE
         if waits:
-            return pending.reason or ""
+            return self.pending.reason or ""
         return next(lines_at(self, Place.AWAITS), "")
 
     @property
@@ -105,7 +110,7 @@ class BundleView(View):
     def trouble(self) -> str:
         """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
         waits, fault = self.awaited, rows.fault_of(self.ready)
-        pending = self.summary.condition(ConditionType.UPDATE_PENDING).message or ""
+        pending = self.pending.message or ""
         if waits and fault and waits != self.ready.reason:
             return f"{fault}. {pending}"
         unwell = next((mark.message for mark in self.marks if mark.message), "")
@@ -128,9 +133,29 @@ class BundleView(View):
 
     @property
     def reason(self) -> str:
-        """The reason of Ready, and what else holds: ``Deployed,Unhealthy,Drifted``."""
+        """The reason of Ready, and what else holds: ``Deployed,Unhealthy,Drifted``.
+
+        Of a Bundle that waits for a person why; of one that is Ready what a newer version waits
+        for: ``waiting: NotPromoted``.
+        """
+        first = rows.reason_of(self.ready)
+        if self.state is rows.State.WAITING:
+            first = self.awaited or first
+        elif self.is_behind:
+            first = f"waiting: {rows.reason_of(self.pending)}"
         words = (mark.word for mark in self.marks if mark.word)
-        return ",".join((rows.reason_of(self.ready), *words))
+        return ",".join(dict.fromkeys((first, *words)))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is Ready while a newer version waits, for no person."""
+        return self.pending.is_true and self.state is rows.State.READY
+
+    @property
+    def since(self) -> str | None:
+        """Since when it has its first reason."""
+        awaits = self.state is rows.State.WAITING and self.awaited == self.pending.reason
+        return self.pending.since if self.is_behind or awaits else self.ready.since
 
 
 def _raw(view: BundleView) -> Body:
@@ -172,7 +197,7 @@ def bundle_columns() -> list[Column]:
 def describe_bundle(view: BundleView) -> Iterator[Detail]:
     """The parts of `describe` and of a page."""
     status, now = view.status, view.now
-    yield from rows.describe_head(view.body, now, view.state)
+    yield from rows.describe_head(view.body, now, view.state, view.reason)
     yield from rows_at(view, Place.STATE)
     yield from describe_source(view)
     for label, found in (("Available", status.available), ("Deployed", status.deployed)):
@@ -216,7 +241,8 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
     if attempt.attempt:
         over = passed_over(attempt.passed_over)
         forced = f", passed over {over}" if over else ""
-        text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{forced}"
+        cause = f", {said(found)}" if (found := describe_cause(attempt)) else ""
+        text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{cause}{forced}"
         yield Detail("Last attempt", f"{text}, Job {attempt.job}")
     if attempt.next_retry_at:
         yield Detail("Next attempt", next_attempt(view))

@@ -20,6 +20,7 @@ from copyrator.api.text import first_of
 from copyrator.cli.core.beside import NOTHING_BESIDE, FoundBeside, read_beside, values_of, wanted
 from copyrator.cli.core.installation import Installation, find_installation
 from copyrator.cli.core.objects import MANAGED, Body, copy_kinds, named_kinds
+from copyrator.cli.view.operator import downtimes
 from copyrator.cli.view.overview import SeenCopies, SeenNamespace, Snapshot
 from copyrator.cli.view.rows import annotation
 from copyrator.cli.view.rule import rule_kind
@@ -77,12 +78,15 @@ class Live:
     scope: str | None
     home: str
     patient: bool = True
+    operator: str | None = None
+    """The operator's namespace, where the user named it."""
     timing: Timing = DEFAULT_TIMING
     _informers: InformerFactory = field(init=False)
     _rules: dict[ObjectName, Body] = field(default_factory=dict)
     _bundles: dict[ObjectName, Body] = field(default_factory=dict)
     _places: dict[str, SeenNamespace] = field(default_factory=dict)
     _installation: Installation | None = None
+    _down: list[str] = field(default_factory=list)
     _beside: FoundBeside = NOTHING_BESIDE
     """What is read for features, and not watched."""
     _copies: SeenCopies = field(default_factory=SeenCopies)
@@ -136,6 +140,7 @@ class Live:
             copies=self._copies,
             namespaces=self._namespaces,
             faults=list(self._faults()),
+            down=self._down,
             denied=list(self._not_allowed()),
             beside=[*self._beside.values, *(value for _, found in places for value in found)],
             loading=list(self._loading()),
@@ -236,17 +241,18 @@ class Live:
         """Read the features' ConfigMaps again, which aren't watched: few may list ConfigMaps."""
         while True:
             await asyncio.sleep(BESIDE)
-            before = self._beside
+            before = self._beside, self._down
             await self._read_beside()
-            if self._beside != before:
+            if (self._beside, self._down) != before:
                 self.tell()
 
     async def _read_beside(self) -> None:
         with suppress(errors.ApiError):
-            if self._installation is None:
-                self._installation = await find_installation(self.client)
+            if self._installation is None or self._down:
+                self._installation = await find_installation(self.client, self.operator)
             places = () if self.scope is None else (self.scope,)
             self._beside = await read_beside(self.client, self._installation, places)
+            self._down = await downtimes(self.client, self._installation, (self.scope,))
 
     async def _watch_all_copies(self) -> None:
         await self._watch_copies()

@@ -89,6 +89,8 @@ class Snapshot:
     namespaces: Sequence[str]
     faults: Sequence[str] = ()
     """Why it may be out of date."""
+    down: Sequence[str] = ()
+    """That the operator is down, and since when."""
     denied: Sequence[str] = ()
     """What the user may not list."""
     beside: Sequence[object] = ()
@@ -97,6 +99,11 @@ class Snapshot:
     """Kinds that are still being listed: their copies aren't all known yet."""
     places: Mapping[str, SeenNamespace] = field(default_factory=dict)
     """Namespaces by name; empty where the user may not list them all."""
+
+    @property
+    def alerts(self) -> list[str]:
+        """Why it is, or may be, out of date."""
+        return [*self.down, *(f"This may be out of date: {one}" for one in self.faults)]
 
     @property
     def remarks(self) -> Iterator[str]:
@@ -293,7 +300,6 @@ def bundle_row(view: BundleView) -> OverviewRow:
     row = _row("bundles", view, numbers=status.deployed.version or "-")
     return replace(
         row,
-        reason=(view.awaited if row.state is State.WAITING else "") or view.reason,
         message=row.message or "; ".join(lines_at(view, Place.NEWS)),
         available=status.available.version or "-",
         deployed=parse_time(status.deployed.time),
@@ -302,15 +308,15 @@ def bundle_row(view: BundleView) -> OverviewRow:
 
 
 def _row(what: str, view: RuleView | BundleView, *, numbers: str) -> OverviewRow:
-    ready, (namespace, name) = view.ready, view.name
+    namespace, name = view.name
     return OverviewRow(
         what=what,
         namespace=namespace,
         name=name,
         state=view.state,
-        reason=rows.reason_of(ready),
-        since=time_since(ready.last_transition_time, view.now),
-        changed=parse_time(ready.last_transition_time),
+        reason=view.reason,
+        since=time_since(view.since, view.now),
+        changed=parse_time(view.since),
         message=view.trouble,
         numbers=numbers,
     )

@@ -90,7 +90,7 @@ COMMON = (
     Column("NAME", lambda view: view.name.name),
     Column("STATUS", lambda view: view.state),
     Column("REASON", lambda view: view.reason),
-    Column("SINCE", lambda view: time_since(view.ready.last_transition_time, view.now), spare=2),
+    Column("SINCE", lambda view: time_since(view.since, view.now), spare=2),
     Column("READY", lambda view: str(view.ready.status or "-"), wide=True),
 )
 """The first columns of rules and Bundles; that of namespaces only where several are listed."""
@@ -108,13 +108,12 @@ def annotation(body: Body, name: str) -> str:
     return str(annotations_of(body).get(name) or "-")
 
 
-def describe_head(body: Body, now: datetime, state: State) -> Iterator[Detail]:
+def describe_head(body: Body, now: datetime, state: State, reason: str) -> Iterator[Detail]:
     """The first parts of a description of a rule or Bundle."""
-    metadata, condition = body["metadata"], ready(body)
+    metadata = body["metadata"]
     yield Detail("Name", name_of(body))
     yield Detail("Age", time_since(metadata.get("creationTimestamp"), now))
-    reason = reason_of(condition) if condition else "not reconciled yet"
-    yield Detail("Status", f"{state} ({reason})")
+    yield Detail("Status", f"{state} ({reason if ready(body) else 'not reconciled yet'})")
     if "deletionTimestamp" in metadata:
         yield Detail(
             "Deleted", f"{time_since(metadata['deletionTimestamp'], now)} ago, not removed yet"
@@ -130,7 +129,7 @@ def describe_conditions(what: str, body: Body, now: datetime) -> Iterator[Detail
     width = max(map(len, found), default=0)
     lines: list[str] = []
     for kind, one in found.items():
-        since = time_since(one.last_transition_time, now)
+        since = time_since(one.since, now)
         status = str(one.status)
         lines.append(f"{kind:<{width}}  {status:<7}  {one.reason} (for {since})")
         waits = kind == ConditionType.UPDATE_PENDING and one.is_true

@@ -217,6 +217,11 @@ class RuleView:
         return rows.reason_of(self.ready)
 
     @property
+    def since(self) -> str | None:
+        """Since when it has that."""
+        return self.ready.since
+
+    @property
     def trouble(self) -> str:
         """The fault, or the certificate that expires soon; empty where there is none."""
         warning = self.status.condition(ConditionType.CERTIFICATE_EXPIRING)
@@ -255,7 +260,7 @@ def explain_rule(view: RuleView) -> Iterator[str]:
     if not condition:
         yield f"{shown} is {rows.fault_of(condition)}"
         return
-    since = time_since(condition.last_transition_time, view.now)
+    since = time_since(view.since, view.now)
     message = f": {condition.message}" if condition.message else ""
     yield f"{shown} is {view.state} ({condition.reason}, for {since}){message}"
     if is_set_to_suspend(view.body):
@@ -274,7 +279,7 @@ _STATES = {
 
 def describe_rule(view: RuleView) -> Iterator[Detail]:
     """The parts about a rule."""
-    yield from rows.describe_head(view.body, view.now, view.state)
+    yield from rows.describe_head(view.body, view.now, view.state, view.reason)
     yield from describe_settings(view)
     yield from describe_copies(view)
 

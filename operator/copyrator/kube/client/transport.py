@@ -23,6 +23,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -566,6 +568,7 @@ class Transport:
         self._most = most
         self._on_dry_run = on_dry_run
         self._on_refused = on_refused
+        self._date = ""
         self._limit = limit
         self._fence = fence
         self._alone = alone
@@ -595,6 +598,14 @@ class Transport:
     def silent_for(self) -> float:
         """Seconds since the server last answered a request; watch events don't count."""
         return time.monotonic() - self.connection.requests.answered_at
+
+    @property
+    def server_time(self) -> datetime:
+        """The time of the last answer by the server's clock, in whole seconds; ours before it."""
+        try:
+            return parsedate_to_datetime(self._date).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return datetime.now(UTC)
 
     def report_denied(self, refusal: Refusal) -> None:
         """Report a missing permission that no answer names in RBAC's form."""
@@ -630,6 +641,7 @@ class Transport:
                 response = await self._open(call)
                 try:
                     code = response.status
+                    self._date = response.headers.get("Date", "")
                     foreign = self._most is not None
                     limit = min(filter(None, (call.most, self._most)), default=None)
                     answer = decode(await read_answer(response, limit, foreign=foreign))

@@ -1,6 +1,7 @@
 """`plan bundle`, `approve bundle`, `reject bundle`, and what other commands show of plans."""
 
 import json
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -34,7 +35,9 @@ def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
     assert "\nRISK OPERATION KIND NAMESPACE NAME\n" in shown
     assert "\n create ConfigMap - shop-app\n" in shown
     assert f"\nrisky create Role - {ROLE}\n" in shown
-    assert "\n ┌ Create ConfigMap/shop-app\n" in shown
+    head = f"Diff:\n create Role/{ROLE} (rbac.authorization.k8s.io), risky\n + apiVersion: rbac."
+    assert head in shown
+    assert "\n create ConfigMap/shop-app\n + apiVersion: v1\n + data:\n + text: one\n" in shown
     assert "werf.io/version" not in said, "it is in every plan"
     assert f"with them: copyrator plan bundle {planned.name} --whole\n" in shown
     whole = planned.types("plan --whole", code=2)
@@ -180,8 +183,8 @@ def test_other_commands_show_the_plan_and_who_approved(planned):
     assert f" Risky: {RISKY}\n" in said
     assert f"To decide: copyrator approve bundle {planned.name} or copyrator reject" in said
     said = plainly(planned.types("history"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME APPROVED BY REASON"
-    assert "Succeeded ann" in said
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON NOTE"
+    assert "Succeeded - approved by ann" in said
     assert PLAN[::-1] in planned.types("history -o wide")
     said = planned.stage.types(f"why {planned.name} --kind bundle")
     assert "  State:         waits for a decision; expires in 23h\n" in said
@@ -257,6 +260,10 @@ def test_a_decision_without_a_wait_is_only_written(planned):
     assert planned.annotations["approved-plan"] == PLAN
     found = json.loads(planned.types("reject --yes --timeout 0 -o json"))
     assert found["metadata"]["annotations"][f"{ANN}rejected-plan"] == PLAN
+    found = json.loads(planned.types("reject --yes --timeout 0 --reason unsafe -o json"))
+    assert found["metadata"]["annotations"][f"{ANN}rejection-reason"] == "unsafe"
+    said = planned.types(f"reject --yes --reason {'x' * 201}", code=2)
+    assert "--reason must be one line of 1 to 200 characters" in said
     assert "approved-plan" not in planned.annotations
 
 
@@ -291,6 +298,11 @@ def test_a_person_is_asked(planned):
         assert one.read_to_the_end(process) == 1
     assert one.output.endswith("Error: nothing was decided\n")
     assert f"\n{PLAN}: 2 operations: 2 create; 1 risky.\n" in one.output
+    namespace, name = planned.name.split("/")
+    api = planned.stage.api
+    asked_about = plainly(one.output)
+    assert f"\nBundle: {name}\nNamespace: {namespace}\nCluster: {api.server} (" in asked_about
+    assert re.search(r"context \S+\)\s+Approve this plan", asked_about)
     assert max(len(line) for line in Text.from_ansi(one.output).plain.splitlines()) <= 80
     assert planned.annotations == {}
 

@@ -22,11 +22,15 @@ class Released:
 
     def __init__(self, looks: float) -> None:
         self.left = looks
+        self.server_time = datetime.now(UTC)
 
     async def get(self, *_: Any) -> dict[str, Any]:
         self.left -= 1
         spec = {"renewTime": format_micro_time(datetime.now(UTC)), "leaseDurationSeconds": 10}
-        return {"spec": spec | ({"holderIdentity": "next"} if self.left < 0 else {})}
+        return {
+            "metadata": {},
+            "spec": spec | ({"holderIdentity": "next"} if self.left < 0 else {}),
+        }
 
 
 def checked(looks: float, *, ready: bool, **more: float) -> tuple[bool | None, str]:

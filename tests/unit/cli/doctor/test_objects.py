@@ -1,4 +1,4 @@
-"""What doctor says of pods, rules and Bundles, admission policies, and signatures."""
+"""What doctor says of rules and Bundles, admission policies, and signatures."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ from copyrator.api.text import format_time
 from copyrator.bundles.features.signatures.settings import SignaturesSettings
 from copyrator.cli.bundles.checks import approval_policy, asks_for_approval, signatures
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.doctor.command import is_overlooked, object_faults, wait_reasons
+from copyrator.cli.doctor.command import is_overlooked, object_faults
 from copyrator.kube import errors
 from copyrator.settings.config import Settings
 from copyrator.signatures.keyless import MISSING
@@ -58,22 +58,6 @@ def test_a_suspended_object_is_no_fault(status, reason, found):
     checks = list(object_faults([body], "Bundle", installation, NOW))
     assert [one.good for one in checks] == found
     assert all(one.said.startswith(f"{reason}: suspended; before") for one in checks)
-
-
-def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
-    status = {
-        "containerStatuses": [
-            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
-            {"state": {"running": {}}},
-        ],
-        "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
-        ],
-    }
-    assert list(wait_reasons({"metadata": {"name": "p"}, "status": status})) == [
-        "p: ImagePullBackOff: no such image",
-        "p: Unschedulable: no",
-    ]
 
 
 NOT_SERVED = (

@@ -1,6 +1,7 @@
 """The overview in a terminal."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,11 +15,11 @@ UP, DOWN, PAGE_UP, PAGE_DOWN = b"\x1b[A", b"\x1b[B", b"\x1b[5~", b"\x1b[6~"
 HOME, END = b"\x1b[H", b"\x1b[F"
 
 
-def shown(*bodies, width=80, scroll=None):
+def shown(*bodies, width=80, scroll=None, **more):
     """The lines of a terminal."""
     out = Console(width=width, height=24, highlight=False, color_system=None)
     with out.capture() as captured:
-        out.print(rendered(seen(*bodies), out, 24, scroll))
+        out.print(rendered(replace(seen(*bodies), **more), out, 24, scroll))
     lines = captured.get().splitlines()
     assert all(cell_len(line) <= width for line in lines)
     return lines
@@ -31,6 +32,13 @@ def test_the_certificate_that_ends_first_is_in_the_head():
         "First certificate to expire: in infra/tls, key tls.crt expired 2020-02-01T00:00:00Z ("
     )
     assert not any("certificate" in line for line in shown(rule("a")))
+
+
+def test_that_the_operator_is_down_is_the_first_line():
+    lines = shown(rule("a"), down=["The operator is down."], faults=["no answer"])
+    assert lines[:2] == ["The operator is down.", "This may be out of date: no answer"]
+    known = replace(seen(), down=["The operator is down."])
+    assert document(known, datetime.now(UTC))["outdated"] == ["The operator is down."]
 
 
 def test_a_stopped_rollout_comes_first():

@@ -35,6 +35,7 @@ from copyrator.cli.view.bundle import (
     describe_bundle,
     passed_over,
 )
+from copyrator.cli.view.overview import bundle_row
 from copyrator.cli.view.why_bundle import explain_bundle
 from copyrator.settings.config import Settings
 from hostile.mangled import JSON
@@ -97,7 +98,47 @@ def test_a_list_shows_what_runs_and_what_there_is() -> None:
 @pytest.mark.parametrize("kind", ["UpdatePending", "Healthy"])
 def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None:
     odd = {**condition(kind, "True"), "reason": ["x"]}
-    assert glance(READY, odd) == glance(READY, condition(kind, "True"))
+    assert glance(READY, odd) == glance(READY, condition(kind, "True", "-"))
+
+
+SINCE, LATER, LAST = (f"2026-01-02T{hour}:00:00Z" for hour in ("05", "07", "08"))
+
+
+@pytest.mark.parametrize(
+    ("ready", "update", "shown"),
+    [
+        ("True Deployed", "False UpToDate", "Ready Deployed 7h"),
+        ("True Deployed", "True NotPromoted", "Ready waiting: NotPromoted 4h"),
+        ("True Deployed", "True AwaitingApproval", "Waiting AwaitingApproval 4h"),
+        ("True Deployed", "True Pinned", "Waiting Pinned 4h"),
+        ("False DeployFailed", "True NotPromoted", "Failing DeployFailed 7h"),
+        ("Unknown NotPromoted", "True NotPromoted", "Waiting NotPromoted 7h"),
+        ("True Suspended", "True NotPromoted", "Suspended Suspended 7h"),
+    ],
+)
+def test_a_list_shows_for_how_long_it_has_the_reason_that_is_shown(
+    ready: str, update: str, shown: str
+) -> None:
+    told = [
+        {**condition("Ready", *ready.split()), "lastTransitionTime": SINCE},
+        {
+            **condition("UpdatePending", *update.split()),
+            "lastTransitionTime": LATER,
+            "reasonTime": LAST,
+        },
+    ]
+    body = bundle(conditions=told)
+    found = cells(body)
+    assert f"{found['STATUS']} {found['REASON']} {found['SINCE']}" == shown
+    row = bundle_row(view_of(body))
+    assert f"{row.state} {row.reason} {row.since}" == shown
+    (line,) = described(body, "Status")
+    assert line.split(maxsplit=1)[1] == f"{found['STATUS']} ({found['REASON']})"
+
+
+def test_of_ready_it_is_the_time_of_the_reason_too() -> None:
+    told = {**condition("Ready", "True"), "lastTransitionTime": SINCE, "reasonTime": LAST}
+    assert cells(bundle(conditions=[told]))["SINCE"] == "4h"
 
 
 @pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])

@@ -65,7 +65,7 @@ def _describe(view: View) -> Iterator[Detail]:
     if not found:
         yield Detail("Health", "not known yet")
         return
-    text = f"{said(found.reason)}, for {time_since(found.last_transition_time, view.now)}"
+    text = f"{said(found.reason)}, for {time_since(found.since, view.now)}"
     yield Detail("Health", text, [said(found.message, MESSAGE)])
 
 
@@ -76,7 +76,7 @@ def _of_objects(view: View) -> str:
     found = view.status.condition(HEALTHY)
     if not found:
         return "Whether they are healthy isn't known yet."
-    since = time_since(found.last_transition_time, view.now)
+    since = time_since(found.since, view.now)
     text = f"{said(found.reason)} for {since}"
     message = found.message
     return text if not message or message in view.trouble else f"{text}: {said(message, _TEXT)}"

@@ -45,7 +45,7 @@ def test_the_next_check_for_drift(status: dict[str, Any], said: str) -> None:
     ("conditions", "state", "reason"),
     [
         ([condition("UpdatePending", "True", "AwaitingApproval")], "Waiting", "AwaitingApproval"),
-        ([condition("UpdatePending", "True", "Soaking")], "Ready", "Deployed"),
+        ([condition("UpdatePending", "True", "Soaking")], "Ready", "waiting: Soaking"),
         ([condition("UpdatePending", "False", "AwaitingApproval")], "Ready", "Deployed"),
         ([condition("Drifted", "True", "Drifted")], "Failing", "Deployed,Drifted"),
     ],

@@ -23,10 +23,10 @@ from copyrator.cli.view.why_bundle import list_steps
 
 def test_a_list_says_which_wait_for_a_freeze() -> None:
     frozen = {"name": "freeze", "state": "Waiting", "reason": "Frozen"}
-    assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Deployed,Frozen", "it waits")
+    assert glance(READY, pending("Frozen"), gates=[frozen]) == ("Frozen", "it waits")
     assert glance(condition("Ready", "Unknown", "Frozen"), gates=[frozen])[0] == "Frozen"
     window = {"name": "window", "state": "Waiting", "reason": "OutsideWindow"}
-    assert glance(READY, pending("OutsideWindow"), gates=[window]) == ("Deployed", "")
+    assert glance(READY, pending("OutsideWindow"), gates=[window])[0] == "waiting: OutsideWindow"
     for gates in ("junk", ["junk", {"name": "window"}], [{**frozen, "state": "Passed"}]):
         assert glance(READY, gates=gates)[0] == "Deployed"
 

@@ -16,7 +16,7 @@ def test_a_rollback_is_shown_with_the_command_that_ends_it() -> None:
     told = [READY, pending("Pinned", "1.0.0 is pinned")]
     body = bundle(pin=PINNED, conditions=told)
     view = view_of(body)
-    assert view.reason == "Deployed,Pinned"
+    assert view.reason == "Pinned"
     assert view.trouble == "1.0.0 is pinned"
     ends = "copyrator unpin bundle apps/shop"
     assert f"1.0.0 (aaaaaaaaaaaa), for 60m; {ends}" in described(body, "Pinned")[0]
@@ -30,7 +30,7 @@ def test_a_refused_pin_is_shown_and_a_former_one_beside_it() -> None:
     told = [READY, pending("PinRefused", "The annotation is refused", "False")]
     body = bundle(pin={"refused": "9.9.9 isn't\x1b in the history"}, conditions=told)
     view = view_of(body)
-    assert view.reason == "Deployed"
+    assert view.reason == "PinRefused"
     assert view.trouble == "The annotation is refused"
     (line,) = described(body, "Pin refused")
     assert "9.9.9 isn't" in line
@@ -44,7 +44,8 @@ def test_a_pin_and_skipped_digests_have_the_command_that_ends_them() -> None:
     pin = {"version": "1.0", "digest": digest("a"), "at": "2026-01-09T12:00:00Z"}
     skipped = {"skip-digests": f"{digest('c')},{digest('d')}"}
     rejected = [{"version": "1.3", "reason": "Skipped"}]
-    history = [entry(9, "1.0", "a"), entry(8, "1.2", "c")]
+    pinned = entry(9, "1.0", "a", cause="Rollback", by="field manager copyrator-cli")
+    history = [pinned, entry(8, "1.2", "c"), entry(7, "1.0", "a")]
     body = with_history(
         annotations=skipped, pin=pin, history=history, available={"rejected": rejected}
     )
@@ -55,4 +56,8 @@ def test_a_pin_and_skipped_digests_have_the_command_that_ends_them() -> None:
         ("Rolled back", "1.0", ""),
         ("Pinned", "1.0", "copyrator unpin bundle apps/shop"),
         ("Deployed", "1.2", ""),
+        ("Deployed", "1.0", ""),
     ]
+    assert list(found[2].notes) == ["Rollback, by field manager copyrator-cli"]
+    del pinned["cause"]  # that the digest was deployed before, and is pinned, doesn't say why
+    assert events(body)[2].change == "Deployed"
