@@ -78,6 +78,8 @@ def test_the_rule_says_with_whom_it_fights(wide, api, user, namespace, word):
             user.wait_reason(home, name, "ConflictPersists")
             said = f"the field manager {change}"
             until(lambda: said in user.condition(home, name)["message"], said)  # noqa: B023
+        typed = ("-n", target, "get", "configmap", word, "-o", r"jsonpath={.data.ca-bundle\.crt}")
+        until(lambda: wide.cluster.kubectl(*typed) == "PEM", "kubectl takes the path that is said")
         user.patch("configmaps", source, word, data={"key": "2"})
         user.wait_data("configmaps", calm, word, {"key": "2"})
         said = type_why(wide, target, word)

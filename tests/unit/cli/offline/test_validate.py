@@ -63,7 +63,10 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
     [
         (
             GOOD + "  onConflict: Skipp\n",
-            "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of",
+            (
+                "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of Skip, Adopt, "
+                "Overwrite; did you mean Skip?"
+            ),
         ),
         (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
         (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
