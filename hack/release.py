@@ -122,7 +122,7 @@ def chart(output: Path, registry: str | None) -> None:
         if registry:
             values = source / "values.yaml"
             text = values.read_text(encoding="utf-8")
-            default = r"(?m)^(image:\n +#.*\n +repository: )copyrator$"
+            default = r"(?m)^(image:\n +#.*\n +repository: )\"\"$"
             text, count = re.subn(default, rf"\g<1>{registry}/copyrator", text)
             assert count == 1, "values.yaml begins its image otherwise"
             values.write_text(text, encoding="utf-8")

@@ -14,6 +14,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "copyrator"
+IMAGE = "registry.example.com/team/copyrator"
+SET_IMAGE = ("--set", f"image.repository={IMAGE}")
+"""The chart of a clone has no image; this one isn't pulled."""
 
 Manifest = dict[str, Any]
 
@@ -75,7 +78,7 @@ def render(
     """
     settings = [
         part
-        for path, value in (values or {}).items()
+        for path, value in {"image.repository": IMAGE, **(values or {})}.items()
         for part in ("--set-json", f"{path}={json.dumps(value)}")
     ]
     # A cluster that is known by any resource, and serves the policy or doesn't.

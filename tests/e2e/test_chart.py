@@ -28,12 +28,13 @@ from copyrator.bundles.features.signatures.policy import (
 )
 from copyrator.cli.core.installation import of_deployment
 from copyrator.cli.core.run import run
-from demo.chart import CHART, ROOT, render
+from demo.chart import CHART, IMAGE, ROOT, SET_IMAGE, render
 from generate import chart_readme
 from images.product import CLOUDS, KEYLESS
 from localcluster.errors import CommandFailedError
 
 SIGNERS: dict[str, Any] = {
+    "image.variant": "keyless",
     "signaturePolicy.required": True,
     "signaturePolicy.default": "Deny",
     "signaturePolicy.entries": [
@@ -92,7 +93,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "bundles.maxPlanJobs": 2,
     },
     "identities of clouds": {
-        "image.clouds": True,
+        "image.variant": "clouds",
         "bundles.workloadIdentity.enabled": True,
         "bundles.operatorIdentity.namespaces": ["platform", "infra-*"],
         "werf.namespaces": ["default"],
@@ -254,9 +255,15 @@ def test_each_value_may_be_null_and_no_section_loses_its_protections(cluster):
     """Helm's way to delete a default: a section has its defaults, a map of free form is empty."""
     names = yaml.safe_load((CHART / "values.yaml").read_text()).keys()
     free = {"resources", "podSecurityContext", "securityContext"}
-    within = {"bundles.allowedImages", "rules.kinds", "webhook.port", "metrics.dashboard"}
+    within = {
+        "image.variant",
+        "bundles.allowedImages",
+        "rules.kinds",
+        "webhook.port",
+        "metrics.dashboard",
+    }
     plain = chart(cluster)
-    for several in (names - free, within):
+    for several in (names - free - {"image"}, within):
         assert chart(cluster, dict.fromkeys(several)) == plain
     changed = {name: chart(cluster, {name: None}) for name in free}
     assert all(found != plain and found.rights == plain.rights for found in changed.values())
@@ -274,6 +281,7 @@ UMBRELLA_VALUES = """
 tags: {ops: true}
 global: {region: eu}
 copyrator:
+  image: {repository: registry.example.com/team/copyrator}
   enabled: true
   nodeSelector: null
   resources: null
@@ -305,7 +313,9 @@ def test_it_renders_as_a_dependency_with_condition_tags_global_values_and_nulls(
 def umbrella(cluster, folder, values: dict[str, Any], over: dict[str, Any]) -> list[dict[str, Any]]:
     """What a chart with this one as a dependency and values of its own renders, with `over`."""
     (folder / "Chart.yaml").write_text(UMBRELLA)
-    (folder / "values.yaml").write_text(json.dumps({"copyrator": values}))
+    (folder / "values.yaml").write_text(
+        json.dumps({"copyrator": {"image": {"repository": IMAGE}, **values}})
+    )
     (folder / "over.json").write_text(json.dumps({"copyrator": over}))
     shutil.copytree(CHART, folder / "charts" / "copyrator")
     return documents(cluster.helm("template", "p", str(folder), "-f", str(folder / "over.json")))
@@ -358,7 +368,7 @@ def written(cluster, folder, values: dict[str, Any], *options: str) -> str:
     """What helm renders with a file of values, where numbers are others than with --set."""
     (folder / "values.json").write_text(json.dumps(values))
     file = ("-f", str(folder / "values.json"), "--kube-version", "1.34.0")
-    return str(cluster.helm("template", "release", str(CHART), *file, *options))
+    return str(cluster.helm("template", "release", str(CHART), *SET_IMAGE, *file, *options))
 
 
 @pytest.mark.parametrize("name", ["123", "1e3", "true", "null"])
@@ -460,7 +470,7 @@ def labels_of(found: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("release", ["y", "1", "null"] if LONG else ["null"])
 def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
-    printed = cluster.helm("template", release, str(CHART), "--namespace", "default")
+    printed = cluster.helm("template", release, str(CHART), *SET_IMAGE, "--namespace", "default")
     found = [one["metadata"].get("labels") or {} for one in documents(printed)]
     assert {one.get("app.kubernetes.io/instance", release) for one in found} == {release}
 
@@ -500,8 +510,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("rules.consumers", "yes"),
     ("rules.restart", "Consumers"),
     ("bundles.approvalPolicy", True),
-    ("image.keyless", "yes"),
-    ("image.clouds", "yes"),
+    ("image.variant", "cloud"),
     ("signaturePolicy.required", "yes"),
     ("signaturePolicy.default", "deny"),
     ("signaturePolicy.entry", []),
@@ -583,6 +592,53 @@ def tells(said: str, path: str, value: Any) -> bool:
     return any(re.search(pattern, said) for pattern in (place, *unknown))
 
 
+CANT_WORK: list[tuple[dict[str, Any], str]] = [
+    ({"image.repository": ""}, "image.repository is empty, .*: set it"),
+    ({"rules.kinds": ["Secret", "Role"]}, "rules.kinds: .* no namespaced kind Role: add its group"),
+    ({"werf.kinds": ["Job"]}, "werf.kinds: .* no namespaced kind Job: add its group"),
+    ({"rules.bindClusterRoles": ["edit"]}, "add RoleBinding.rbac.authorization.k8s.io to rules"),
+    (
+        {"bundles.requireApproval": {"*": "Always"}, "bundles.plans.enabled": False},
+        "requireApproval requires bundles.plans.enabled",
+    ),
+    (
+        {"bundles.requireApproval": {"*": "Always"}, "bundles.approvalPolicy.enabled": False},
+        "requireApproval requires bundles.approvalPolicy.enabled",
+    ),
+    (
+        {"bundles.requireBoundPlans": ["prod"], "bundles.guard.enabled": False},
+        "requireBoundPlans requires bundles.guard.enabled",
+    ),
+    (
+        {"bundles.workloadIdentity.enabled": True, "bundles.plans.enabled": False},
+        "workloadIdentity requires bundles.plans.enabled",
+    ),
+    (
+        {"bundles.operatorIdentity.namespaces": ["infra"], "image.variant": "keyless"},
+        "operatorIdentity requires image.variant=clouds",
+    ),
+    (SIGNERS | {"image.variant": "plain"}, "signaturePolicy.entries .* image.variant=keyless"),
+    (
+        {"notifications.entries": [{"name": "a", "urlFrom": {"secretName": "a", "key": "url"}}]},
+        "notifications.entries require image.variant=keyless",
+    ),
+]
+"""Values that pass the schema and can't work together."""
+
+
+@pytest.mark.parametrize(
+    ("values", "says"), CANT_WORK, ids=lambda one: one if str(one) == one else ""
+)
+def test_what_cant_work_together_is_refused_with_the_remedy(cluster, values, says):
+    with pytest.raises(CommandFailedError, match=says):
+        chart(cluster, values)
+
+
+def test_rights_that_are_bound_by_hand_arent_missed(cluster):
+    values = {"bundles.requireApproval": {"*": "Always"}, "bundles.plans.enabled": False}
+    assert chart(cluster, values | {"rbac.create": False}).deployment
+
+
 @pytest.mark.parametrize("names", CHOSEN, ids=", ".join)
 @pytest.mark.usefixtures("monitoring_kinds")
 def test_every_object_is_accepted_by_the_api_server(cluster, api, accepted, names):
@@ -635,7 +691,7 @@ def test_a_packaged_chart_holds_the_crd_files_byte_for_byte(cluster, tmp_path: P
 
 def test_the_chart_has_no_symbolic_link_of_which_helm_would_warn(cluster):
     done = subprocess.run(
-        [str(cluster.bin_dir / "helm"), "template", "copyrator", str(CHART)],
+        [str(cluster.bin_dir / "helm"), "template", "copyrator", str(CHART), *SET_IMAGE],
         capture_output=True,
         text=True,
         check=True,
@@ -840,9 +896,8 @@ def test_no_policy_that_the_operator_refuses_passes_the_schema_by_its_size(clust
     ("chosen", "suffix"),
     [
         ({}, ""),
-        ({"image.keyless": True}, KEYLESS),
-        ({"image.clouds": True}, CLOUDS),
-        ({"image.clouds": True, "image.keyless": True}, CLOUDS),
+        ({"image.variant": "keyless"}, KEYLESS),
+        ({"image.variant": "clouds"}, CLOUDS),
     ],
     ids=str,
 )
@@ -851,10 +906,10 @@ def test_an_image_variant_has_a_tag_of_its_own(cluster, chosen, suffix):
         name: str = chart(cluster, {**chosen, **values}).container["image"]
         return name
 
-    assert image({}) == f"copyrator:{copyrator.__version__}{suffix}"
-    assert image({"image.tag": "1.2.3"}) == f"copyrator:1.2.3{suffix}"
+    assert image({}) == f"{IMAGE}:{copyrator.__version__}{suffix}"
+    assert image({"image.tag": "1.2.3"}) == f"{IMAGE}:1.2.3{suffix}"
     digest = "sha256:" + "0" * 64
-    assert image({"image.digest": digest}) == f"copyrator@{digest}"
+    assert image({"image.digest": digest}) == f"{IMAGE}@{digest}"
 
 
 def test_grafanas_sidecar_gets_the_dashboard_as_json(cluster):
@@ -885,7 +940,9 @@ def test_proxy_and_authorities_reach_the_container(cluster):
 
 def hooks(cluster, *settings):
     only = ("--show-only", "templates/uninstall.yaml", *settings)
-    printed = cluster.helm("template", "copyrator", str(CHART), "--namespace", "default", *only)
+    printed = cluster.helm(
+        "template", "copyrator", str(CHART), *SET_IMAGE, "--namespace", "default", *only
+    )
     return {one["kind"]: one for one in documents(printed)}
 
 
@@ -926,7 +983,7 @@ def test_it_can_be_left_out(cluster):
     ids=str,
 )
 def test_without_a_cluster_the_version_decides_about_all_policies(cluster, options, number):
-    found = documents(cluster.helm("template", "copyrator", str(CHART), *options))
+    found = documents(cluster.helm("template", "copyrator", str(CHART), *SET_IMAGE, *options))
     assert [one["kind"] for one in found].count("ValidatingAdmissionPolicy") == number
 
 
@@ -962,7 +1019,14 @@ def test_replicas_are_counted_by_either_name_and_a_single_one_has_no_budget(clus
 
 
 def test_on_openshift_no_id_is_fixed(cluster):
-    arguments = ("template", "copyrator", str(CHART), "--api-versions", "security.openshift.io/v1")
+    arguments = (
+        "template",
+        "copyrator",
+        str(CHART),
+        *SET_IMAGE,
+        "--api-versions",
+        "security.openshift.io/v1",
+    )
     found = documents(cluster.helm(*arguments))
     pods = [
         one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "Job")
@@ -997,7 +1061,8 @@ def test_jobs_reach_only_what_is_named_in_the_namespaces_that_are_named(cluster,
 
 
 def test_egress_to_metadata_addresses_is_for_the_operators_own_identity_alone(cluster):
-    values = {**SOUGHT, "bundles.operatorIdentity.namespaces": ["platform"]}
+    identity = {"image.variant": "clouds", "bundles.operatorIdentity.namespaces": ["platform"]}
+    values = {**SOUGHT, **identity}
     (policy,) = rendered_kind(cluster, "NetworkPolicy", values)
     *given, own = policy["spec"]["egress"]
     assert given == SOUGHT["networkPolicy.egress"]

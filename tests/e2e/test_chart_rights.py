@@ -12,7 +12,7 @@ from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from copyrator.settings.config import KNOWN_KINDS
-from demo.chart import CHART, ROOT, render
+from demo.chart import CHART, ROOT, SET_IMAGE, render
 
 OPERATOR_MAY = [
     ("list", "flant.com", "copyrators", ""),
@@ -90,9 +90,10 @@ WERF_MAY_NOT = [
 
 FULL = {
     "rules.restart": True,
-    "rules.kinds": ["ConfigMap"],
+    "rules.kinds": ["ConfigMap", "RoleBinding.rbac.authorization.k8s.io"],
     "rules.bindClusterRoles": ["edit"],
     "bundles.allowedSecrets": ["registry-creds"],
+    "image.variant": "clouds",
     "bundles.workloadIdentity.enabled": True,
 }
 """Every switch on, few kinds: each right of the chart that docs/security.md has to explain."""
@@ -113,7 +114,8 @@ def test_every_right_is_explained_and_none_that_isnt_given(cluster):
         for verbs, resource in re.findall(r"^\| ([a-z, ]+) `([a-z./0-9]+)`", text, re.MULTILINE)
         for verb in verbs.split(", ")
     }
-    explained |= {f"{verb} configmaps" for verb in of_rule_kinds(text)}
+    kinds = ("configmaps", "rolebindings.rbac.authorization.k8s.io")
+    explained |= {f"{verb} {kind}" for verb in of_rule_kinds(text) for kind in kinds}
     assert explained == {_as_written(one) for one in given}
 
 
@@ -140,6 +142,7 @@ SECOND: dict[str, Any] = {
     "rules__bindClusterRoles": ["edit"],
     "rules__restart": True,
     "bundles__health__enabled": False,
+    "image__variant": "clouds",
     "bundles__workloadIdentity__enabled": True,
     "bundles__allowedServiceAccounts": ["werf", "deployer"],
 }
@@ -298,11 +301,12 @@ def test_it_may_create_tokens_of_the_allowed_accounts_where_the_chart_allows_it(
         assert chart.may(token, namespace=served, name=name)
     for name in ("default", "second", ""):
         assert not chart.may(token, namespace=served, name=name)
-    here = rights(watchNamespaces=[served], bundles__workloadIdentity__enabled=True)
+    identities = {"image__variant": "clouds", "bundles__workloadIdentity__enabled": True}
+    here = rights(watchNamespaces=[served], **identities)
     assert here.may(token, namespace=served, name="werf")
     assert not here.may(token, namespace=served, name="deployer")
     assert not here.may(token, namespace=here.home, name="werf")
-    usual = rights(bundles__workloadIdentity__enabled=True, bundles__allowedServiceAccounts=None)
+    usual = rights(bundles__allowedServiceAccounts=None, **identities)
     assert usual.may(token, namespace=served, name="werf"), "null is the default"
     for name in ("default", ""):
         assert not usual.may(token, namespace=served, name=name)
@@ -537,7 +541,7 @@ def test_writing_rules_is_never_aggregated(cluster):
 )
 def test_no_role_has_all_verbs_and_approving_is_the_approvers_alone(cluster, values):
     """The verb `*` includes approve, and every verb that will be invented."""
-    printed = cluster.helm("template", "copyrator", str(CHART), *as_settings(values))
+    printed = cluster.helm("template", "copyrator", str(CHART), *SET_IMAGE, *as_settings(values))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found = [one for one in yaml.load_all(printed, loader) if one and "rules" in one]
     roles = [one for one in found if one["kind"] in ("Role", "ClusterRole")]
@@ -578,7 +582,9 @@ def test_peoples_roles_come_with_the_crds(cluster, values, roles):
 
 def test_without_rbac_there_is_no_role_and_no_binding(cluster):
     for more in ((), ("--set-json", 'watchNamespaces=["x"]')):
-        printed = cluster.helm("template", "x", str(CHART), "--set", "rbac.create=false", *more)
+        printed = cluster.helm(
+            "template", "x", str(CHART), *SET_IMAGE, "--set", "rbac.create=false", *more
+        )
         assert "kind: Deployment" in printed
         assert re.findall(r"^kind: \w*Role\w*$", printed, re.MULTILINE) == []
 

@@ -11,7 +11,7 @@ from tests.targets import EVERYWHERE
 
 from copyrator.api.names import FINALIZER_RULE
 from copyrator.cli import cli
-from demo.chart import CHART
+from demo.chart import CHART, SET_IMAGE
 
 RULE_API = "/apis/flant.com/v1/namespaces/{}/copyrators"
 
@@ -23,7 +23,9 @@ class Release:
         self.cluster = cluster
         chart = rendered(cluster, home, values | {"replicas": 0})
         only = ("--show-only", "templates/uninstall.yaml")
-        printed = cluster.helm("template", "copyrator", str(CHART), "--namespace", home, *only)
+        printed = cluster.helm(
+            "template", "copyrator", str(CHART), *SET_IMAGE, "--namespace", home, *only
+        )
         hook = list(yaml.safe_load_all(printed))
         (job,) = [one for one in hook if one["kind"] == "Job"]
         self.arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]

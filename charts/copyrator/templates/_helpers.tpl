@@ -151,8 +151,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
-{{- $variant := ternary "-clouds" (ternary "-keyless" "" .Values.image.keyless) .Values.image.clouds -}}
-{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $variant -}}
+{{- $suffix := ternary "" (printf "-%s" .Values.image.variant) (eq .Values.image.variant "plain") -}}
+{{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $suffix -}}
 {{- end -}}
 {{- end -}}
 

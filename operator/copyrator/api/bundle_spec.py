@@ -342,7 +342,7 @@ class Werf(Form):
 
     image: Annotated[str, text(_IMAGE, most=512, pattern="[A-Za-z0-9][-A-Za-z0-9._:/@]*")] = ""
     """Image of the Jobs' containers, with or without a tag or digest. It must be allowed by the
-    operator's settings. Default: registry.werf.io/werf/werf."""
+    operator's settings. Default: the first one that these allow."""
     version: Annotated[str, text(_TAG, most=128, pattern="[A-Za-z0-9_][-A-Za-z0-9._]*")] = ""
     """Tag of the image. Default: the operator's setting WERF_OPERATOR_TAG."""
 

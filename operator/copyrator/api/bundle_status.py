@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from copyrator.api.conditions import (
     NOT_SUSPENDED,
@@ -86,6 +86,25 @@ class Outcome(StrEnum):
     """By werf's own result: counts against the digest."""
     INTERRUPTED = "Interrupted"
     """By the infrastructure: doesn't count against the digest."""
+
+
+class Cause(StrEnum):
+    """What an attempt is made for."""
+
+    NEW_VERSION = "NewVersion"
+    """The registry has another version of what the spec names, or nothing is deployed yet."""
+    VALUES_CHANGED = "ValuesChanged"
+    SPEC_CHANGED = "SpecChanged"
+    REQUESTED = "Requested"
+    """By an annotation, or by forceUpdate."""
+    ROLLBACK = "Rollback"
+    """A user pinned this version."""
+    CORRECTION = "Correction"
+    """Of drift."""
+    RETRY = "Retry"
+    """The last attempt failed, or was interrupted."""
+    PROMOTION = "Promotion"
+    """A new version that has proved itself elsewhere."""
 
 
 class Rollback(StrEnum):
@@ -239,6 +258,13 @@ class Attempted(Record, frozen=True):
     interruptions: int | None = None
     """Number of attempts at this digest that infrastructure errors interrupted; they don't count as
     failures of the digest."""
+    cause: str | None = None
+    """NewVersion, ValuesChanged, SpecChanged, Requested, Rollback, Correction, Retry or Promotion:
+    what it is made for."""
+    by: str | None = None
+    """Who approved its plan, as the chart's approval policy proves. Else, such as "field manager
+    kubectl-edit", what wrote the spec or the annotation that it is made for: a client chooses that
+    name. Absent where neither is known."""
     plan: str | None = None
     """ID of the plan that was approved, where there was one."""
     plan_job: str | None = None
@@ -278,6 +304,22 @@ class Attempted(Record, frozen=True):
     """When it ended."""
     next_retry_at: Time | None = None
     """When it is retried."""
+
+    def deployed(self, *, revision: int | None, verified: bool) -> Deployed:
+        """What is deployed once it has succeeded."""
+        return Deployed(
+            version=self.version,
+            digest=self.digest,
+            reference=self.reference,
+            revision=revision,
+            namespace=self.namespace,
+            server=self.server,
+            values_hash=self.values_hash,
+            spec_hash=self.spec_hash,
+            generation=self.generation,
+            verified=verified,
+            time=self.finished_at,
+        )
 
     @property
     def is_running(self) -> bool:
@@ -325,6 +367,10 @@ class HistoryEntry(Record, frozen=True):
     """Reason of the failure in CamelCase."""
     job: str | None = None
     """Name of the Job."""
+    cause: str | None = None
+    """What it was made for: as in attempted, which has by and approvedBy, too."""
+    by: str | None = None
+    """Who approved it, or the field manager that wrote what it was made for."""
     plan: str | None = None
     """ID of the plan that was approved, where there was one."""
     approved_by: str | None = None
@@ -335,6 +381,43 @@ class HistoryEntry(Record, frozen=True):
     """The gates that a forced deploy passed over."""
     time: Time | None = None
     """When it ended."""
+
+    @classmethod
+    def of(cls, attempted: Attempted, revision: int | None) -> Self:
+        """The entry of an attempt that has ended."""
+        return cls(
+            version=attempted.version,
+            digest=attempted.digest,
+            reference=attempted.reference,
+            revision=revision,
+            outcome=attempted.outcome,
+            reason=attempted.reason,
+            job=attempted.job,
+            cause=attempted.cause,
+            by=attempted.by,
+            plan=attempted.plan,
+            approved_by=attempted.approved_by,
+            correction=attempted.correction,
+            passed_over=attempted.passed_over,
+            time=attempted.finished_at,
+        )
+
+
+def cause_of(entry: HistoryEntry | Attempted) -> str:
+    """The cause; of corrections older than the field, too. Empty where it isn't on record."""
+    return entry.cause or (Cause.CORRECTION if entry.correction else "")
+
+
+def describe_by(entry: HistoryEntry | Attempted) -> str:
+    """``approved by ann``, ``by field manager kubectl-edit``; empty where it isn't known."""
+    by = entry.by or (None if entry.cause else entry.approved_by)
+    approved = "approved " if by == entry.approved_by else ""
+    return f"{approved}by {by}" if by else ""
+
+
+def describe_cause(entry: HistoryEntry | Attempted) -> str:
+    """``SpecChanged, by field manager kubectl-edit``."""
+    return ", ".join(filter(None, (cause_of(entry), describe_by(entry))))
 
 
 class LastError(Record, frozen=True):

@@ -184,7 +184,9 @@ ANN_LOGIN_EXPIRES: Final = "operator.werf.dev/login-expires"
 Secret, expires."""
 ANN_LOGIN_RENEWED: Final = "operator.werf.dev/login-renewed"
 """On a Job whose login was written anew: its pod may have the former one."""
-JOB_MARKS: Final = (ANN_LOGIN_EXPIRES, ANN_LOGIN_RENEWED)
+ANN_VALUES: Final = "operator.werf.dev/values"
+"""On a Job with copies of values: what they are of, in their order, as `ConfigMap/NAME`."""
+JOB_MARKS: Final = (ANN_LOGIN_EXPIRES, ANN_LOGIN_RENEWED, ANN_VALUES)
 """What features write on Jobs, and read there."""
 ANN_SERVER: Final = "operator.werf.dev/server"
 """On a Job: the API server of its release, where that is the one of spec.kubeConfig."""

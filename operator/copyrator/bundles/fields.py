@@ -32,6 +32,7 @@ from copyrator.api.bundle_status import (
     AgeStatus,
     BundleCondition,
     BundleStatus,
+    Cause,
     ClusterStatus,
     GateState,
     Outcome,
@@ -88,7 +89,7 @@ def bundle_conditions() -> Mapping[str, BundleCondition]:
 @cache
 def _words() -> Mapping[str, str]:
     """The texts that most statuses have, shared by all of them."""
-    own = (ConditionStatus, GateState, Outcome)
+    own = (Cause, ConditionStatus, GateState, Outcome)
     words = (str(word.value) for kind in (*own, *listed("fields", "TEXTS")) for word in kind)
     return {word: word for word in map(str, (*bundle_reasons(), *bundle_conditions(), *words))}
 

@@ -148,8 +148,8 @@ class Calls:
             ) from None
         except ImportError:
             raise IdentityMissing(
-                f"the provider {provider} needs a library that isn't installed: set image.clouds "
-                f"of the chart, or run pip install 'copyrator[{provider}]'"
+                f"the provider {provider} needs a library that isn't installed: set "
+                f"image.variant=clouds of the chart, or run pip install 'copyrator[{provider}]'"
             ) from None
 
     async def send(self, request: Request, seconds: float, note: str = "") -> Response:

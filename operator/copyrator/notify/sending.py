@@ -85,8 +85,8 @@ _REFUSED: Final = frozenset(
 _FORMS: Final = " (docs/notifications.md, Receivers)"
 _SEPARATORS: Final = re.compile(r"[?&;#]")
 MISSING: Final = (
-    "the operator lacks the extra `notify`: use the image variant -keyless or -clouds (chart: "
-    "image.keyless, image.clouds), or install copyrator[notify]"
+    "the operator lacks the extra `notify`: set image.variant of the chart to keyless or clouds, "
+    "or install copyrator[notify]"
 )
 
 

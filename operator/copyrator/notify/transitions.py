@@ -16,6 +16,7 @@ from copyrator.api.bundle_status import (
     BundleStatus,
     Outcome,
     Rollback,
+    describe_cause,
 )
 from copyrator.api.conditions import (
     NO_CONDITION,
@@ -169,8 +170,8 @@ def _deploy(
     where = f"-n {subject.namespace} {subject.name}"
     if attempted.outcome == Outcome.SUCCEEDED:
         revision = f" (revision {status.deployed.revision})" if status.deployed.revision else ""
-        again = ", deployed again because it had drifted" if attempted.correction else ""
-        what = f"runs {version}{revision}{again}"
+        cause = f": {found}" if (found := describe_cause(attempted)) else ""
+        what = f"runs {version}{revision}{cause}"
         at = at or status.deployed.time or ""
         yield Transition(
             subject, About.DEPLOYED, what, at, key, command=f"copyrator describe bundle {where}"

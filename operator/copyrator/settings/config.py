@@ -222,7 +222,7 @@ class Engine(Group, place=20):
     werf_tag: str = setting(
         Text(TAG, "an image tag"),
         "latest",
-        "tag of the official werf image that runs the deploys, unless a Bundle sets it "
+        "tag of the werf image that runs the deploys, unless a Bundle sets it "
         "([tested versions](bundles.md#versions-of-werf))",
         variable="WERF_OPERATOR_TAG",
         chart=Chart("bundles.werfTag", "2.75.3"),
@@ -251,7 +251,8 @@ class Engine(Group, place=20):
     allowed_images: tuple[str, ...] = setting(
         Items(r"[a-z0-9][^\s,@]*", "an image repository without tag or digest"),
         (OFFICIAL_WERF_IMAGE,),
-        "images of werf that Bundles' Jobs may run, without tag or digest",
+        "images of werf that Bundles' Jobs may run, without tag or digest; the first one is that "
+        "of Bundles without `spec.werf.image`",
         chart=Chart("bundles.allowedImages"),
     )
     allowed_secrets: tuple[str, ...] = setting(

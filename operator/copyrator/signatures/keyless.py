@@ -34,8 +34,8 @@ _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 """Fulcio's extension with the OIDC issuer; certificates before 2023 have only its predecessor."""
 
 MISSING = (
-    "keyless signatures need sigstore-python, which this installation lacks: use the image variant "
-    "with keyless verification, or install copyrator[keyless]"
+    "keyless signatures need sigstore-python, which this installation lacks: set image.variant of "
+    "the chart to keyless or clouds, or install copyrator[keyless]"
 )
 
 

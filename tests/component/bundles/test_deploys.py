@@ -59,6 +59,16 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
     return container
 
 
+async def test_werf_is_the_first_image_that_is_allowed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    allowed = ("mirror.example.com/werf", "registry.werf.io/werf/werf")
+    await run(allowed_images=allowed, werf_tag="2.75.3")
+    await deployed(cluster)
+    assert _main(cluster.jobs()[0])["image"] == "mirror.example.com/werf:2.75.3"
+
+
 async def test_an_optional_source_may_be_missing_and_counts_when_it_appears(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

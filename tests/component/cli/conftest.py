@@ -70,13 +70,45 @@ class Watched:
 
 
 class NoEvents:
-    """A client that may not list Events, nor read Jobs."""
+    """A client that may change everything, but not list Events, nor read Jobs."""
+
+    async def request(self, *_args, **_more):
+        return {"status": {"allowed": True}}
 
     def list_pages(self, *_args, **_more):
         raise errors.Forbidden("events")
 
     async def get(self, *_args, **_more):
         raise errors.Forbidden("jobs")
+
+
+class Cluster:
+    """An API server with one Bundle, whose caller is ann."""
+
+    def __init__(self, body, *, allowed=True):
+        self.body, self.allowed, self.patches = body, allowed, []
+        self.meanwhile = None
+        """What the Bundle is when a patch of its former state comes."""
+
+    async def get(self, _resource, _namespace, _name):
+        return self.body
+
+    async def request(self, _method, path, **_more):
+        if path.endswith("selfsubjectreviews"):
+            return {"status": {"userInfo": {"username": "ann"}}}
+        return {"status": {"allowed": self.allowed}}
+
+    async def patch(self, _resource, _namespace, _name, patch, **_more):
+        if self.meanwhile is not None:
+            self.body, self.meanwhile = self.meanwhile, None
+        known = patch["metadata"]["resourceVersion"]
+        if known != self.body["metadata"]["resourceVersion"]:
+            raise errors.ConflictError("it has changed")
+        self.patches.append(patch["metadata"])
+        return self.body
+
+    def list_pages(self, *_args, **_more):
+        raise errors.Forbidden("events")
 
 
 class Page:
@@ -134,3 +166,15 @@ def plain(text):
     """The text of a page's main part."""
     main = text.partition("<main")[2].partition("</main>")[0]
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())
+
+
+def fields_of(text):
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text))
+
+
+async def posted(opened: Page, path, data):
+    headers = {"Origin": opened.base}
+    async with opened.session.post(
+        f"{opened.base}{path}", data=data, headers=headers, allow_redirects=False
+    ) as answer:
+        return answer.status, await answer.text(), answer.headers.get("Location")

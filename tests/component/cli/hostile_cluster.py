@@ -17,6 +17,7 @@ from tests.component.kube.fake_api import json_response
 from tests.targets import EVERYWHERE
 from tests.unit.bundles.plans.test_plan_block import NONCE, block
 
+from copyrator.api import names
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.plans.operations import PLAN_OPERATIONS, OperationType, read_operation
 from copyrator.bundles.plans.script import plan_command
@@ -61,6 +62,8 @@ class HostileCluster(BundleCluster):
             request.transport.abort()
         if request.path.endswith("/selfsubjectreviews"):
             return json_response({"status": {"userInfo": {"username": f"ann {HTML}"}}}, status=201)
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            return json_response({"status": {"allowed": True}}, status=201)
         uid = request.query.get("fieldSelector", "").partition("involvedObject.uid=")[2]
         if request.path.endswith("/events") and uid:
             found = [one for one in self.events if one["involvedObject"]["uid"] == uid]
@@ -292,6 +295,7 @@ def fill_bundles(cluster: HostileCluster) -> None:
             {
                 "version": f"1.{number}.0-{text[:100]}",
                 "digest": "sha256:" + f"{number:x}" * 64,
+                "reference": "registry:5000/shop",
                 "outcome": ("Succeeded", "Failed", "Interrupted")[number % 3],
                 "reason": "DeployFailed",
                 "approvedBy": text[:250],
@@ -302,6 +306,8 @@ def fill_bundles(cluster: HostileCluster) -> None:
         ]
         cluster.bundle(
             f"fails-{name}",
+            annotations={names.ANN_SKIP_DIGESTS: f"sha256:{'7' * 64}", names.ANN_HOLD: text},
+            pin={"version": text[:128], "digest": f"sha256:{'3' * 64}", "at": stamp(-60)},
             conditions=[
                 condition("False", "DeployFailed", message),
                 condition("False", "Unhealthy", text, "Healthy"),

@@ -5,14 +5,13 @@ import html
 import re
 
 import pytest
-from tests.component.cli.conftest import HTML, Page, plain
+from tests.component.cli.conftest import HTML, Cluster, fields_of, plain, posted
 from tests.unit.cli.view.objects_seen import bundle, seen
 
 from copyrator.bundles.plans.operations import read_operation
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles import plan as plans
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.kube import errors
 
 PATH = "/do/approve/bundles/infra/waits"
 MINE, OTHER = "a" * 32, "b" * 32
@@ -62,35 +61,6 @@ def waiting(uid="waits", version="1", annotations=None, **plan):
     return body
 
 
-class Cluster:
-    """An API server with one Bundle, whose caller is ann."""
-
-    def __init__(self, body, *, allowed=True):
-        self.body, self.allowed, self.patches = body, allowed, []
-        self.meanwhile = None
-        """What the Bundle is when a patch of its former state comes."""
-
-    async def get(self, _resource, _namespace, _name):
-        return self.body
-
-    async def request(self, _method, path, **_more):
-        if path.endswith("selfsubjectreviews"):
-            return {"status": {"userInfo": {"username": "ann"}}}
-        return {"status": {"allowed": self.allowed}}
-
-    async def patch(self, _resource, _namespace, _name, patch, **_more):
-        if self.meanwhile is not None:
-            self.body, self.meanwhile = self.meanwhile, None
-        known = patch["metadata"]["resourceVersion"]
-        if known != self.body["metadata"]["resourceVersion"]:
-            raise errors.ConflictError("it has changed")
-        self.patches.append(patch["metadata"])
-        return self.body
-
-    def list_pages(self, *_args, **_more):
-        raise errors.Forbidden("events")
-
-
 @pytest.fixture
 def shown(opened, monkeypatch):
     """Lets the server show a Bundle, whose plan has a log; returns the cluster."""
@@ -108,20 +78,8 @@ def shown(opened, monkeypatch):
     return show
 
 
-def fields_of(text):
-    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text))
-
-
 def buttons_of(text):
     return re.findall(r'<button id="(\w+)"', text)
-
-
-async def posted(opened: Page, path, data):
-    headers = {"Origin": opened.base}
-    async with opened.session.post(
-        f"{opened.base}{path}", data=data, headers=headers, allow_redirects=False
-    ) as answer:
-        return answer.status, await answer.text(), answer.headers.get("Location")
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
@@ -337,11 +295,17 @@ async def test_a_plan_that_is_replaced_during_the_write_isnt_decided(opened, sho
 
 
 async def test_who_may_not_approve_is_told_and_nothing_is_written(opened, shown):
-    cluster = shown(waiting(), allowed=False)
+    cluster = shown(waiting())
     _, text, _ = await opened.get(PATH)
-    status, text, _ = await posted(opened, PATH, fields_of(text))
+    cluster.allowed = False
+    status, refused, _ = await posted(opened, PATH, fields_of(text))
     assert (status, cluster.patches) == (409, [])
-    assert "you have no permission to approve plans of bundle infra/waits" in plain(text)
+    lacks = "you have no permission to approve plans of bundle infra/waits: the verbs approve and"
+    assert plain(refused).count(lacks) == 1
+    _, asked, _ = await opened.get(PATH)
+    assert f"It can't be decided: {lacks}" in plain(asked)
+    for text in (refused, asked):
+        assert (buttons_of(text), fields_of(text)) == ([], {})
 
 
 async def test_of_many_operations_a_page_has_a_part_and_each_page_can_decide(opened, shown):

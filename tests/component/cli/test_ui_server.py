@@ -68,8 +68,8 @@ def done(monkeypatch):
     """What would have been done."""
     done = []
 
-    async def act(_client, *what):
-        done.append(what)
+    async def act(_client, verb, what, key, _answer):
+        done.append((verb, what, key))
         return "It is done."
 
     monkeypatch.setattr(ui_server, "act", act)
@@ -93,12 +93,13 @@ async def test_a_foreign_name_for_our_address_is_not_answered(opened, host):
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-async def test_a_foreign_page_can_neither_read_nor_write(opened, origin):
+async def test_a_foreign_page_can_neither_read_nor_write(opened, done, origin):
     status, text, _ = await opened.get("/", headers={"Origin": origin})
     assert (status, "infra" in text) == (403, False)
     token = await form_token(opened, "/do/suspend/rules/infra/broken")
-    status, _ = await opened.post("/do/suspend/rules/infra/broken", {"token": token}, Origin=origin)
-    assert status == 403
+    for path in ("suspend/rules/infra/broken", "hold/bundles/infra/shop"):
+        status, _ = await opened.post(f"/do/{path}", {"token": token}, Origin=origin)
+        assert (status, done) == (403, [])
 
 
 async def form_token(page, path):

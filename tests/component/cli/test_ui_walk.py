@@ -16,7 +16,11 @@ MOST = 200 if LONG else 12
 """Pages of one shape."""
 SECRET = (SENTINEL, b64encode(SENTINEL.encode()).decode().rstrip("="))
 FIRST = ("/", *(f"/bundles/home/{name}" for name in (*PLANNED, LONGEST)))
-KNOWN = {"/", "/matrix", "/rules/*/*", "/bundles/*/*", "/copies/*/*/*", "/bundles/*/*/log"}
+KNOWN = {
+    *("/", "/matrix", "/rules/*/*", "/bundles/*/*", "/copies/*/*/*", "/bundles/*/*/log"),
+    *(f"/do/{verb}/bundles/*/*" for verb in ("rollback", "unpin", "skip", "unskip", "unhold")),
+    *("/do/hold/bundles/*/*", "/do/approve/bundles/*/*", "/do/suspend/rules/*/*"),
+}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.e2e.approval_policy.conftest import DECISION_ANNOTATIONS, policies_of
 from tests.e2e.installation import rendered
 
 from copyrator.bundles.plans.fields import ApprovalMode
-from demo.chart import CHART, render
+from demo.chart import CHART, SET_IMAGE
 
 
 def policies(cluster, **values: Any) -> list[dict[str, Any]]:
@@ -58,19 +58,13 @@ def test_in_some_namespaces_it_guards_these_only(cluster):
     assert (chosen["operator"], chosen["values"]) == ("In", ["one", "two"])
 
 
-def test_an_approval_that_could_never_be_planned_isnt_installed(cluster):
-    values = {"bundles.requireApproval": {"*": "Always"}, "bundles.plans.enabled": False}
-    with pytest.raises(Exception, match=r"requireApproval requires bundles\.plans\.enabled"):
-        render(cluster.helm, namespace="x", values=values)
-    bound_by_hand = values | {"rbac.create": False}
-    render(cluster.helm, namespace="x", values=bound_by_hand)
-
-
 def test_the_notes_say_where_the_api_server_cant_have_it(cluster, api):
     required = ("--set-json", 'bundles.requireApproval={"*":"Always"}')
     others = ("--set", "crds.enabled=false")  # other tests' CRDs aren't this release's
     options = ("--dry-run=client", "--namespace", "x", *required, *others)
-    notes = cluster.helm("install", "copyrator", str(CHART), *options).partition("NOTES:")[2]
+    notes = cluster.helm("install", "copyrator", str(CHART), *SET_IMAGE, *options).partition(
+        "NOTES:"
+    )[2]
     why = "because this API server doesn't serve ValidatingAdmissionPolicy v1"
     assert (why in notes) is (int(api.get("/version")["minor"]) < 30)
     assert 'need the annotation "operator.werf.dev/registry"' in notes

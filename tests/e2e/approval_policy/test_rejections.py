@@ -85,4 +85,15 @@ def test_the_operator_is_stopped_while_a_plan_is_rejected(
     shop.wait_reason("shop", "AwaitingApproval")
     assert shop.jobs("shop") == []
     approver.approves(where, str(plan()["id"]))
-    shop.wait_deployed("shop", digest)
+    (done,) = shop.wait_deployed("shop", digest)["history"]
+    assert (done["cause"], done["by"]) == ("Requested", "approver")
+    # An editor who calls a field manager, or itself in an annotation, like a person is none.
+    editor.annotate(where, approved_plan=None, approved_by=None)
+    with pytest.raises(RefusedError, match="editor may not approve or reject"):
+        editor.annotate(where, approved_by="approver")
+    shop.patch("bundles", "shop", spec={"approval": {"mode": "OnRisk"}})
+    forged = {"metadata": {"annotations": {"operator.werf.dev/requestedAt": "approver"}}}
+    editor.patch(where, forged, manager="approver")
+    until(lambda: len(shop.status("shop")["history"]) > 1, lambda: json.dumps(shop.status("shop")))
+    done = shop.status("shop")["history"][0]
+    assert (done["cause"], done["by"]) == ("Requested", "field manager approver")

@@ -191,6 +191,7 @@ def operator(
 ) -> Iterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     values = {
+        "image.variant": "keyless",
         "notifications.entries": ENTRIES,
         "notifications.link": "https://copyrator.example.com/{kind}/{namespace}/{name}",
     }

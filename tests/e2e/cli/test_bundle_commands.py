@@ -28,8 +28,8 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
     assert "Version: 1.*\n" in said
     assert "Deployed: 1.0.0 DIGEST since AGE\n" in said
     said = plainly(stage.types(f"history bundle -n {stage.apps} shop"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON"
-    assert "AGE 1.0.0 DIGEST 1 Succeeded Deployed\n" in said
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME CAUSE REASON"
+    assert "AGE 1.0.0 DIGEST 1 Succeeded NewVersion Deployed\n" in said
 
 
 def test_why_says_why_this_version_and_none_newer(stage, shop):
@@ -101,6 +101,8 @@ def test_reconcile_asks_and_waits_until_the_deploy_has_ended(stage, shop):
         assert said.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
         assert stage.api.get(path)["status"][echo] != before
         assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
+        said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
+        assert " 1.0.0 Succeeded, Requested, by field manager copyrator-cli, Job " in said
 
 
 def test_a_suspended_bundle_isnt_reconciled_and_nothing_is_left_to_be_done(stage, shop):

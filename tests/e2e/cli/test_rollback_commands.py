@@ -54,6 +54,9 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
     assert said.endswith(f"until: copyrator unpin {shown}")
     assert body()["status"]["deployed"]["digest"] == first
     assert body()["metadata"]["annotations"][PIN] == f"1.0.0@{first}"
+    said = plainly(stage.types(f"history {shown}"))
+    assert "Succeeded Rollback Deployed by field manager copyrator-cli\n" in said
+    assert said.count("Rollback") == 1
     assert "web Waiting Pinned AGE 1.0.0 1.1.0" in plainly(
         stage.types(f"get bundles -n {stage.apps}")
     )

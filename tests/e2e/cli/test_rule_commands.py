@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import copying, plainly, rbac, rule, secret
+from tests.builders.encoding import b64
+from tests.e2e.cli.conftest import SENTINEL, copying, plainly, rbac, rule, secret
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
@@ -161,10 +162,33 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
         "0 are up to date.\n"
     )
+
+    def shown(place, code=2, more=""):
+        said = planner.types(f"plan -f {file} --show {place}/{word} {more}", code=code)
+        assert b64(SENTINEL) not in said
+        return said
+
+    data = (
+        "- password: <hidden, 16 bytes>\n + token: <hidden, 16 bytes>\n user: <hidden, 16 bytes>\n"
+    )
+    said = plainly(shown(first))
+    assert said.startswith(f"update Secret {first}/{word}\n apiVersion: v1\n data:\n {data}")
+    assert " app.kubernetes.io/managed-by: copyrator\n + team: a\n" in said
+    assert shown(fresh).count("\n  + ") == shown(fresh).count("\n") - 1
+    assert shown(second).startswith(f"delete Secret {second}/{word}\n  - apiVersion: v1\n")
+    assert plainly(shown(full)).startswith(f"blocked Secret {full}/{word}: {quota}\n + apiVersion")
+    assert plainly(shown(taken)).startswith(
+        f"conflict Secret {taken}/{word}: Conflict: {unmanaged}"
+    )
+    meant = f"rule {stage.home}/{word} has no copy {word}-t/{word}; did you mean {word}"
+    assert meant in shown(f"{word}-t", code=1)
+    (found,) = json.loads(shown(first, more="-o json"))["items"][0]["changes"]
+    assert found["object"]["data"] == dict.fromkeys(("token", "user"), "<hidden, 16 bytes>")
+    assert "\n-   password: <hidden, 16 bytes>\n" in found["diff"]
     wanted["spec"]["onConflict"] = "Adopt"
     file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
-    unmanaged = "an object of that name that no known copying tool created exists, and"
-    advised = f"Conflict: {unmanaged} onConflict: Adopt takes over no other; delete it, or set"
+    adopts = "an object of that name that no known copying tool created exists, and"
+    advised = f"Conflict: {adopts} onConflict: Adopt takes over no other; delete it, or set"
     assert advised in plainly(planner.types(f"plan -f {file}", code=2))
     assert stage.types(f"get copies -A --rule {word} -o name").count(word) == 2
     assert any(
@@ -178,6 +202,63 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     assert (found["kind"], found["items"][0]["kind"]) == ("PlanList", "Plan")
     actions = {change["namespace"]: change["action"] for change in found["items"][0]["changes"]}
     assert actions[taken] == "adopt"
+    assert "\n  -   theirs: <hidden, 16 bytes>\n" in shown(taken)
+    wanted["spec"]["deletionPolicy"] = "Orphan"
+    file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
+    assert f"\n  -     copyrator.flant.com/rule: {stage.home}/{word}\n" in shown(second)
+    assert _persisted(stage, before, user) == []
+
+
+def test_the_object_that_would_be_written_is_shown_whole_and_no_secret_in_it(
+    stage, word, namespace, tmp_path
+):
+    place, file = namespace(f"{word}-team"), tmp_path / "rules.yaml"
+
+    def shown(name, *documents, code=2):
+        file.write_text(yaml.safe_dump_all(documents))
+        said = stage.types(f"plan -f {file} --show {place}/{name}", code=code)
+        assert b64(SENTINEL) not in said
+        return said
+
+    def config(text, name=word, home=place, **more):
+        metadata = {"name": name, "namespace": home}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": text, **more}
+
+    targets = {"namespaces": [place]}
+    forced = {"targets": targets, "onConflict": "Overwrite", "onImmutable": "Recreate"}
+    stage.apply(config({"a": "one\n\x1b[2Jtwo\n"}, immutable=True, binaryData={"b": "AP8="}))
+    source = config({"a": "one\n\x1b[2Jnew\n"}, home=stage.home, binaryData={"b": "AP7+"})
+    copies = rule(stage.home, word, source={"kind": "ConfigMap", "name": word}, **forced)
+    said = plainly(shown(word, source, copies))
+    assert said.startswith(f"recreate ConfigMap {place}/{word}\n apiVersion: v1\n binaryData:\n")
+    assert "- b: <binary, 2 bytes, before>\n + b: <binary, 3 bytes, after>\n" in said
+    assert '\n - a: "one\\n\\e[2Jtwo\\n"\n - immutable: true\n + a: "one\\n\\e[2Jnew\\n"\n' in said
+
+    hub = {"as": "hub", "kind": "Secret", "name": f"{word}-hub"}
+    pulls = secret(stage.home, f"{word}-hub", "tls.key", ".dockerconfigjson")
+    pulls["metadata"]["annotations"] = {"kapp.k14s.io/original": SENTINEL, "other": SENTINEL}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": word}}
+    body["stringData"] = {"text": "{{ sources.hub.data['tls.key'] | b64decode }}, and more"}
+    made = rule(stage.home, f"{word}-made", sources=[hub], template=body, targets=targets)
+    said = plainly(shown(word, pulls, made))
+    assert " + data:\n + text: <hidden, 26 bytes>\n + kind: Secret\n" in said
+    whole = rule(
+        stage.home, f"{word}-all", source={"kind": "Secret", "name": f"{word}-hub"}, targets=targets
+    )
+    said = plainly(shown(f"{word}-hub", pulls, whole))
+    assert "+ .dockerconfigjson: <hidden, 16 bytes>\n + tls.key: <hidden, 16 bytes>\n" in said
+    assert "+ other: <hidden, 16 bytes>\n" in said
+    # Other kinds can't get a Secret's value, so there is none in them to be shown.
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": word}}
+    body["imagePullSecrets"] = [{"name": "{{ sources.hub.data['tls.key'] }}"}]
+    leaks = rule(stage.home, f"{word}-leaks", sources=[hub], template=body, targets=targets)
+    said = shown(word, pulls, leaks)
+    assert said.startswith(f"blocked ServiceAccount {place}/{word}: TemplateError: ")
+    del body["imagePullSecrets"]
+    said = plainly(shown(word, pulls, leaks))
+    assert said.startswith(f"create ServiceAccount {place}/{word}\n + apiVersion: v1\n")
+    said = stage.types(f"plan bundle {word} --show {place}/{word}", code=1)
+    assert "--show is only for rules" in said
 
 
 def _persisted(stage, offset, user):

@@ -71,7 +71,7 @@ def operator(
 ) -> Iterator[Operator]:
     """One of a chart that lets Bundles use their accounts' identities."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    values = {"bundles.workloadIdentity.enabled": True}
+    values = {"image.variant": "clouds", "bundles.workloadIdentity.enabled": True}
     with operating(cluster, cloud_stage, log, values=values) as operator:
         yield operator
 

@@ -37,7 +37,7 @@ def operator(
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "token"),
         "COPYRATOR_OPERATOR_IDENTITY_NAMESPACES": OWN,
     }
-    values = {"bundles.workloadIdentity.enabled": True}
+    values = {"image.variant": "clouds", "bundles.workloadIdentity.enabled": True}
     log = folder / "operator.log"
     with operating(cluster, cloud_stage, log, own, values) as operator:
         path = f"/api/v1/namespaces/{operator.namespace}/serviceaccounts/copyrator/token"

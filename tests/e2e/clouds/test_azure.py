@@ -39,7 +39,7 @@ def operator(
         "AZURE_TENANT_ID": TENANT,
         "AZURE_AUTHORITY_HOST": "https://login.evil.example",
     }
-    values = {"bundles.workloadIdentity.enabled": True}
+    values = {"image.variant": "clouds", "bundles.workloadIdentity.enabled": True}
     with operating(cluster, cloud_stage, log, settings, values) as operator:
         yield operator
 

@@ -27,7 +27,7 @@ from localcluster import Cluster
 HOST = "shop.azurecr.io"
 TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 CLIENT = "6731de76-14a6-49ae-97bc-6eba6914391e"
-ON = {"image.clouds": True, "bundles.workloadIdentity.enabled": True}
+ON = {"image.variant": "clouds", "bundles.workloadIdentity.enabled": True}
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def test_doctor_names_the_right_and_the_image_that_are_missing(
         said = checks(types, team)
         assert all(good is False for good, _ in said[:2])
         assert "set bundles.workloadIdentity.enabled of the chart" in said[0][1]
-        assert "has no library for azure; set image.clouds of the chart" in said[1][1]
+        assert "has no library for azure; set image.variant=clouds of the chart" in said[1][1]
 
 
 def test_the_operators_own_identity_is_named_and_nobody_elses(

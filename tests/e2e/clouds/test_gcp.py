@@ -31,6 +31,7 @@ def operator(
     """The operator as the chart starts it, in whose own name only namespaces ops-* may ask."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     values = {
+        "image.variant": "clouds",
         "bundles.workloadIdentity.enabled": True,
         "bundles.operatorIdentity.namespaces": ["ops-*"],
     }

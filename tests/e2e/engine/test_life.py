@@ -15,6 +15,7 @@ from tests.e2e.bundles.conftest import Operator, Shop, Team, operating
 from tests.e2e.bundles.private_registry import PASSWORD, USER
 from tests.e2e.engine.conftest import BROKEN, Registry, conditions, events, noting, written
 from tests.e2e.operator_process import until
+from tests.e2e.person import Person
 
 from localcluster import Cluster
 from localcluster.bundle import junk_tags
@@ -22,6 +23,8 @@ from localcluster.bundle import junk_tags
 pytestmark = [pytest.mark.promise, pytest.mark.usefixtures("operator")]
 
 TTL = 600
+MANAGER = "field manager python-urllib3"
+"""Of what these tests write: that of a client that gives none is made of its User-Agent."""
 BACKOFF = timedelta(seconds=2)
 DEPLOYED = {
     "Ready": ("True", "Deployed"),
@@ -110,6 +113,7 @@ def test_it_deploys_an_exact_tag_and_says_so(first: First, lasting_team: Team) -
         ("Succeeded", "Deployed")
     ]
     assert conditions(lasting_team, "shop") == DEPLOYED
+    assert causes(lasting_team) == ["NewVersion"]
 
 
 def test_its_job_is_the_one_that_the_contract_describes(first: First, lasting_team: Team) -> None:
@@ -165,6 +169,7 @@ def test_an_edit_of_the_values_deploys_at_once_and_one_of_their_labels_does_not(
     until(lambda: shop.release()["greeting"] == "salut")
     shop.team.wait_deployed("shop", shop.digest)
     assert shop.jobs == 1
+    assert causes(shop.team, 1) == ["ValuesChanged"]
 
 
 def test_force_update_deploys_once_more_and_is_reset(shop: Shop) -> None:
@@ -176,6 +181,7 @@ def test_force_update_deploys_once_more_and_is_reset(shop: Shop) -> None:
     until(lambda: shop.team.status("shop")["forceUpdate"] == 0)
     until(lambda: shop.team.status("shop")["deployed"]["revision"] == revision + 1)
     assert conditions(shop.team, "shop") == DEPLOYED
+    assert causes(shop.team, 1) == ["Requested"]
 
 
 def test_a_spec_that_is_edited_while_a_job_runs_is_deployed_after_it(
@@ -200,6 +206,7 @@ def test_a_spec_that_is_edited_while_a_job_runs_is_deployed_after_it(
     ]
     assert shop.jobs == 2
     assert status["deploy"]["version"] == "1.2.0"
+    assert causes(team, 2) == [f"SpecChanged by {MANAGER}"] * 2
 
 
 def test_a_higher_version_and_a_moved_tag_in_its_range_are_deployed_by_the_next_poll(
@@ -219,6 +226,7 @@ def test_a_higher_version_and_a_moved_tag_in_its_range_are_deployed_by_the_next_
 
     assert shop.release()["text"] == "moved"
     assert shop.jobs == 2
+    assert causes(team, 2) == ["NewVersion"] * 2
 
 
 def test_disable_autoupdate_stops_requests_and_deploys_until_it_is_removed(
@@ -246,6 +254,7 @@ def test_disable_autoupdate_stops_requests_and_deploys_until_it_is_removed(
     until(lambda: team.status("shop")["forceUpdate"] == 0)
     assert shop.release()["text"] == "pushed"
     assert shop.jobs == 1
+    assert causes(team, 1) == ["Requested"]  # forceUpdate was set meanwhile
 
 
 def test_a_failed_deploy_is_tried_again_later_and_then_left_alone_until_something_is_pushed(
@@ -289,6 +298,18 @@ def test_a_failed_deploy_is_tried_again_later_and_then_left_alone_until_somethin
     assert "lastError" not in status
     assert conditions(team, "shop") == DEPLOYED
     assert shop.jobs == 3
+    assert causes(team, 3) == ["NewVersion", "Retry", "NewVersion"]
+    edits: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {"operator.werf.dev/requestedAt": "ann"}}},
+        {"spec": {"env": {"EDITED": "yes"}}},
+    ]
+    for number, edit in enumerate(edits):
+        Person(team.api, "ann").merge(team.path("bundles", "shop"), edit, manager="ann")
+        until(lambda number=number: shop.jobs == 4 + number)
+        team.wait_deployed("shop", better)
+    # Who calls a field manager like a person, or writes one into an annotation, is none.
+    made = "by field manager ann"
+    assert causes(team, 2) == [f"SpecChanged {made}", f"Requested {made}"]
 
 
 def test_a_foreground_deletion_uninstalls_the_release(
@@ -390,6 +411,12 @@ def test_what_is_wrong_is_said_in_one_condition_and_what_never_deployed_goes_at_
 def wait_for_ttl(team: Team) -> None:
     """Wait for the last write of each deploy: of the TTL, once the outcome is in the status."""
     until(lambda: {job["spec"]["ttlSecondsAfterFinished"] for job in team.jobs("shop")} == {TTL})
+
+
+def causes(team: Team, most: int = 10) -> list[str]:
+    """What the newest attempts were made for, and by what, the newest first."""
+    past = team.status("shop")["history"][:most]
+    return [" by ".join(one[key] for key in ("cause", "by") if key in one) for one in past]
 
 
 def force(team: Team) -> None:

@@ -56,8 +56,12 @@ class Installation:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/copyrator"
         return self.api.get(path)
 
-    def start(self, account: str, *, election: bool = True) -> "Replica":
-        replica = Replica(self, account, self._logs, election)
+    def start(
+        self, account: str, *, election: bool = True, program: Path | None = None
+    ) -> "Replica":
+        """Start a replica, or a program in its place that does the same."""
+        command = ("-P", str(program), "run") if program else ACCOUNTS[account]
+        replica = Replica(self, account, self._logs, election, command)
         self._started.append(replica)
         return replica
 
@@ -65,13 +69,21 @@ class Installation:
 class Replica(OperatorProcess):
     """One process of an installation; `account` is also its name in the Lease."""
 
-    def __init__(self, home: Installation, account: str, logs: Path, election: bool) -> None:
+    def __init__(
+        self,
+        home: Installation,
+        account: str,
+        logs: Path,
+        election: bool,
+        command: tuple[str, ...],
+    ) -> None:
         self.name = account
         self.user = f"system:serviceaccount:{home.namespace}:{account}"
         super().__init__(
             home.cluster.kubeconfig_for_service_account(home.namespace, account),
             logs / f"{account}-{secrets.token_hex(2)}.log",
-            command=ACCOUNTS[account],
+            command=command,
+            real=command != ACCOUNTS[account],
             settings={
                 "NAMESPACE": home.namespace,
                 "POD_NAME": account,

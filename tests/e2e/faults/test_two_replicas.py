@@ -10,11 +10,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.e2e.bundles.conftest import Shop, Team
 from tests.e2e.bundles.conftest import lasting_team as bundle_team
 from tests.e2e.copies.conftest import User
+from tests.e2e.faults import hasty
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
 from tests.e2e.operator_process import HANG, until
 from tests.e2e.vanishing import vanish
@@ -267,6 +269,56 @@ def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
     assert fleet.holds(value)
     assert shop.jobs == 1
     assert other.leads
+
+
+FURTHER = {
+    "approved": {"approval": {"mode": "Always"}},
+    "watched": {"health": "Watch", "drift": {"mode": "Detect"}},
+    "dependent": {"dependsOn": [{"name": "shop"}], "minAge": "1h"},
+}
+"""Bundles with features that watch, plan and judge."""
+
+
+def test_one_that_stood_still_and_leads_on_writes_only_what_changed_and_once_it_knows_that_it_leads(
+    pair: Pair, fleet: Fleet, shop: Shop
+) -> None:
+    for replica in pair.both[::-1]:
+        assert replica.stop() == 0
+    with pair.home.start("copyrator", program=Path(hasty.__file__)) as still:
+        still.wait_leads()
+        for name, spec in FURTHER.items():
+            shop.team.bundle(name, **spec)
+        shop.team.wait_reason("approved", "AwaitingApproval")
+        shop.team.wait_condition("watched", "Drifted", "InSync")
+        shop.team.wait_deployed("dependent", shop.digest)
+        until(lambda: is_quiet(pair.home, (still,)), "nothing is left to do")
+
+        since = pair.home.cluster.requests()
+        stand_still(still)
+        until(lambda: "Leading again" in still.log, "it leads on")
+        time.sleep(4)  # the Event about a burst of writes is 3.5 s late
+        assert still.writes(since) == []
+
+        since = pair.home.cluster.requests()
+        value, resumed = stand_still(still, fleet.change)
+        fleet.wait(value)
+        written = [one for one in still.writes(since, lease=True) if one.ended > resumed]
+        renewed = min(one.ended for one in written if one.resource == "leases")
+        assert [one for one in written if one.began < renewed and one.resource != "leases"] == []
+        assert still.stop() == 0
+        assert "Traceback" not in still.log
+
+
+def stand_still(replica: Replica, change: Callable[[], str] = str) -> tuple[str, float]:
+    """Suspend it, and change something meanwhile; returns what, and when it went on."""
+    replica.send(signal.SIGSTOP)
+    try:
+        changed = change()
+        time.sleep(hasty.STILL)  # it is suspended for so long, whatever else happens
+    finally:
+        resumed = time.time()
+        replica.send(signal.SIGCONT)
+    return changed, resumed
 
 
 def test_who_loses_the_lease_under_kopf_run_ends_in_order(pair: Pair) -> None:

@@ -30,7 +30,7 @@ from tests.e2e.secrecy.quoting_webhook import served
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.plans.guard.listing import GuardedDeploy, config_map, key_of, list_of
-from demo.chart import CHART
+from demo.chart import CHART, SET_IMAGE
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.errors import CommandFailedError
@@ -39,7 +39,7 @@ HOME = "ops"
 PLACE = "others"
 """Where the writers write."""
 POLICY = f"copyrator.{HOME}.guard.operator.werf.dev"
-RELEASE = ("copyrator", str(CHART), "--namespace", HOME)
+RELEASE = ("copyrator", str(CHART), *SET_IMAGE, "--namespace", HOME)
 QUIET = ("--set", "uninstall.hook=false", "--set", "replicas=0", "--set", "crds.enabled=false")
 """The chart's image can't run here."""
 LISTS = f"/api/v1/namespaces/{HOME}/configmaps"
@@ -406,7 +406,7 @@ def test_install_with_lists_there(
 
 
 def test_a_second_install_elsewhere(disposable: Cluster, writers: Writers, job: Api) -> None:
-    second = ("copyrator", str(CHART), "--namespace", "second", "--create-namespace")
+    second = ("copyrator", str(CHART), *SET_IMAGE, "--namespace", "second", "--create-namespace")
     disposable.helm("install", *second, *QUIET)
     writers.each_writes(5)
     disposable.helm("uninstall", "copyrator", "--namespace", "second", "--no-hooks")

@@ -1,6 +1,7 @@
-"""A plan that is read and decided on its page in a real browser, and what the operator does."""
+"""What is decided on pages in a real browser, and what the operator does: plans, and versions."""
 
 import asyncio
+import re
 
 import pytest
 from playwright.async_api import BrowserContext
@@ -117,3 +118,80 @@ async def test_without_the_permission_to_read_logs_the_page_says_so_and_decides_
         assert "You rejected plan" in await tab.page.locator("#notice").inner_text()
     until(lambda: stage.status(planned)["plan"].get("decision") == "Rejected", "it is rejected")
     assert stage.status(planned)["plan"]["by"] == f"user-{planned}"
+
+
+READ = DECIDE | {"verbs": ["get", "list", "watch"]}
+HOLD = "operator.werf.dev/hold"
+SMALLEST = 24
+"""Pixels of a target, by WCAG 2.2."""
+
+
+async def test_a_version_is_rolled_back_skipped_and_held_by_keyboard_on_a_narrow_screen(
+    stage: Stage, word: str, tab: Tab, context: BrowserContext
+) -> None:
+    path, page = f"/bundles/{stage.apps}/{word}", tab.page
+    release(stage, word, "1.0.0")
+    body = stage.bundle(word, repository(stage, word))
+    body["metadata"]["annotations"] = {"operator.werf.dev/promote-to": "*"}
+    stage.apply(body)
+    stage.wait_reason(BUNDLES.format(stage.apps), word, "Deployed")
+    release(stage, word, "1.1.0")
+    await page.set_viewport_size({"width": 390, "height": 844})
+
+    async def chooses(action: str, button: str, typed: str = "") -> None:
+        """Go through the question by keyboard, and stay on the live page."""
+        link = page.get_by_role("link", name=f"{action} …", exact=True)
+        await link.wait_for(timeout=SHOWN)
+        await link.focus()
+        await page.keyboard.press("Enter")
+        chosen = page.get_by_role("button", name=re.compile(re.escape(button)))
+        await chosen.wait_for(timeout=SHOWN)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+        box = await chosen.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= SMALLEST
+        if typed:
+            await page.get_by_label("Reason").fill(typed)
+        await chosen.focus()
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(tab.base + path)
+        await page.evaluate("window.kept = true")
+
+    await tab.go(path)
+    await tab.shows("1.1.0 has been deployed for")
+    await chooses("Roll back", "Roll back to 1.0.0 (sha256:")
+    notice = await page.locator("#notice").inner_text()
+    assert notice.startswith(f"bundle {stage.apps}/{word} is pinned to 1.0.0 (sha256:")
+    await tab.shows("is pinned, so no other version is deployed")
+    await tab.page.get_by_text("1.0.0 is deployed, for").wait_for(state="attached", timeout=SHOWN)
+    await tab.shows("‖ Pinned")
+    await chooses("Skip a version", "Skip 1.1.0 (sha256:")
+    await tab.shows("‖ Skipped")
+    await chooses("Unpin", "Unpin")
+    await page.get_by_text("‖ Pinned").wait_for(state="detached", timeout=SHOWN)
+    await tab.shows("1.0.0 has been deployed for")
+    await chooses("Unskip a version", "Unskip 1.1.0 (sha256:")
+    await tab.shows("1.1.0 has been deployed for")
+    await chooses("Hold", "Hold", "it <b>burns</b>")
+    await tab.shows("it <b>burns</b>")
+    assert await page.evaluate("window.kept")  # not loaded again
+
+    await page.get_by_role("link", name="Unhold …").click()
+    stage.cluster.kubectl(
+        "annotate", "--overwrite", "bundle", word, "-n", stage.apps, f"{HOLD}=another person's"
+    )
+    await page.get_by_role("button", name="Unhold").click()
+    await tab.shows(f"It wasn't done: bundle {stage.apps}/{word} has changed since it was shown")
+    await tab.shows("It is held: another person's")
+    assert all(CONFLICT in fault for fault in tab.faults)
+    await page.get_by_role("button", name="Unhold").click()
+    await page.wait_for_url(tab.base + path)
+    assert "isn't held any more" in await page.locator("#notice").inner_text()
+
+    stage.grant(f"user-{word}", READ, namespace=stage.apps)
+    with serving(stage.as_user(f"user-{word}"), "-n", stage.apps) as url:
+        reader = await opened(context, url)
+        await reader.go(path)
+        await reader.page.get_by_role("link", name="Roll back …").click()
+        await reader.shows("It can't be done: you have no permission to change bundle")
+        assert await reader.page.locator("main button").count() == 0

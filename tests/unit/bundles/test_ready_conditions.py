@@ -11,9 +11,7 @@ from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outco
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine import conditions as ready_conditions
-from copyrator.bundles.engine.deciding import DeployReason
 from copyrator.bundles.engine.gate import PASSED, Candidate, GateResult, Held, Refused, Waiting
-from copyrator.bundles.features.rollback.fields import PinStatus
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
 TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")
@@ -110,18 +108,12 @@ RETRIED = GateResult("signature", Refused("Unsigned", "sign it", is_retried=True
             ),
         ),
         (
-            lambda: ready_conditions.deploying(NEW, DeployReason.FIRST),
-            PROGRESSING,
-            "Deploying",
-            f"Deploying {NEXT} with Job deploy-x-7: nothing is deployed yet",
-        ),
-        (
             lambda: ready_conditions.deploying(
-                NEW.with_part(PinStatus(digest=NEW.attempted.digest)), DeployReason.VERSION
+                replace(NEW, attempted=replace(TRY, cause="SpecChanged", by="field manager helm"))
             ),
             PROGRESSING,
             "Deploying",
-            f"Deploying {NEXT} with Job deploy-x-7: a rollback pins this version",
+            f"Deploying {NEXT} with Job deploy-x-7: SpecChanged, by field manager helm",
         ),
         (
             lambda: ready_conditions.running(NEW),

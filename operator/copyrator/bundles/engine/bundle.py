@@ -24,6 +24,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleDeletionPolicy, BundleSpec
 from copyrator.api.bundle_status import BundleStatus, ClusterStatus, Outcome
 from copyrator.api.consent import ConsentState, ConsentStatus
+from copyrator.api.field_managers import Managers, last_managers
 from copyrator.api.keys import BundleKey, ReleaseKey
 from copyrator.api.names import BUNDLE_REQUEST
 from copyrator.api.schema import InvalidSpec
@@ -56,6 +57,8 @@ class BundleEntry:
     deleting: bool
     orphans: bool
     """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
+    managers: Managers
+    """The field managers that wrote the spec and annotations of the operator's last."""
     leftovers: bool
     """It still has the original operator's finalizer or kopf's annotations."""
     is_plain: bool = False
@@ -188,6 +191,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         and (status.deployed.namespace or spec.project_namespace) == metadata["namespace"],
         is_paused=names.ANN_DISABLE_AUTOUPDATE in annotations,
         request=pending_request(ours, status),
+        managers=last_managers(metadata, names.BUNDLE_PREFIX),
     )
 
 

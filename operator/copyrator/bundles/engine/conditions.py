@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome, Rollback, describe_cause
 from copyrator.api.conditions import (
     ConditionStatus,
     FurtherCondition,
@@ -118,12 +118,10 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
-def deploying(status: BundleStatus, need: DeployReason) -> ReadyCondition:
+def deploying(status: BundleStatus) -> ReadyCondition:
     """Ready where a Job is about to be created."""
-    verdict = running(status)
-    is_pinned = need is DeployReason.VERSION and status.attempted.digest == status.pin.digest
-    why = "a rollback pins this version" if is_pinned else need.value
-    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {why}")
+    verdict, cause = running(status), describe_cause(status.attempted)
+    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {cause}")
 
 
 def running(status: BundleStatus) -> ReadyCondition:

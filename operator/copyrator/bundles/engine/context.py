@@ -209,6 +209,7 @@ def defaults_of(settings: Settings) -> BundleDefaults:
     """The settings' defaults for fields that a Bundle doesn't set."""
     return BundleDefaults(
         interval=settings.timer_interval,
+        werf_image=settings.allowed_images[0],
         werf_version=settings.werf_tag,
         jobs_ttl=settings.jobs_ttl,
         pods=PodDefaults(dict(settings.job_pod_labels), dict(settings.job_pod_annotations)),

@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import (
     MAX_HISTORY,
     Attempted,
     BundleStatus,
+    Cause,
     Deployed,
     DeployRef,
     HistoryEntry,
@@ -24,6 +25,8 @@ from copyrator.api.bundle_status import (
     Outcome,
     PassedOver,
 )
+from copyrator.api.field_managers import SPEC
+from copyrator.api.names import ANN_FORCE_AT, ANN_REQUESTED_AT
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import Packed
 from copyrator.api.text import format_time, parse_time
@@ -33,6 +36,7 @@ from copyrator.bundles.engine.gate import NOTHING_FOUND, Findings, GateResult, O
 from copyrator.bundles.engine.poll import retry_delay
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
+from copyrator.bundles.tags import admits
 
 NOT_RETRIED: Final = (BundleReason.EXCEEDS_APPROVAL, BundleReason.DEPLOYED_DIFFERENTLY)
 """Failures that quarantine at once."""
@@ -79,12 +83,8 @@ class DesiredDeploy:
 
     def matches(self, other: Deployed | Attempted) -> bool:
         """Whether that deploy or attempt was made from the same inputs."""
-        return (
-            other.version == self.version
-            and other.digest == self.digest
-            and other.values_hash == self.values_hash
-            and other.spec_hash == self.spec_hash
-        )
+        mine = self.version, self.digest, self.values_hash, self.spec_hash
+        return mine == (other.version, other.digest, other.values_hash, other.spec_hash)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +233,41 @@ def begin(
     return acknowledge(changed, request) if request else changed
 
 
+_CAUSES: Final = {
+    DeployReason.REQUEST: Cause.REQUESTED,
+    DeployReason.RETRY: Cause.RETRY,
+    DeployReason.AGAIN: Cause.RETRY,
+    DeployReason.CORRECTION: Cause.CORRECTION,
+}
+
+
+def record_cause(proposal: Proposal, need: DeployReason) -> BundleStatus:
+    """The status whose new attempt has its cause, and what is known to have given it."""
+    cause, status = _CAUSES.get(need) or _find_edit(proposal), proposal.status
+    fields = [SPEC] if cause is Cause.SPEC_CHANGED else []
+    if (request := proposal.wanted.request) is not None:
+        asked = (ANN_FORCE_AT, request.force_at), (ANN_REQUESTED_AT, request.requested_at)
+        fields = [name for name, value in asked if value is not None]
+    by = proposal.entry.managers.writer(*fields)
+    return structs.replace(status, attempted=structs.replace(status.attempted, cause=cause, by=by))
+
+
+def _find_edit(proposal: Proposal) -> Cause:
+    """What has changed since the last attempt, if there was one."""
+    status, wanted = proposal.entry.status, proposal.wanted
+    before = status.attempted if status.attempted.version else status.deployed
+    if not before.version:
+        return Cause.NEW_VERSION
+    if before.spec_hash != wanted.spec_hash:
+        return Cause.SPEC_CHANGED
+    if (before.digest, before.version) != (wanted.digest, wanted.version):
+        is_edited = before.generation != wanted.generation
+        is_other = is_edited and not admits(proposal.spec, before.version)
+        return Cause.SPEC_CHANGED if is_other else Cause.NEW_VERSION
+    is_same = before.values_hash == wanted.values_hash
+    return Cause.SPEC_CHANGED if is_same else Cause.VALUES_CHANGED
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Findings about a finished attempt: from its log, and its rollback."""
@@ -261,23 +296,19 @@ def finish(
         finished_at=stamp,
         next_retry_at=None,
     )
-    entry = HistoryEntry(
-        version=attempted.version,
-        digest=attempted.digest,
-        reference=attempted.reference,
-        revision=ending.revision,
-        outcome=ending.outcome,
-        reason=ending.reason,
-        job=attempted.job,
-        plan=attempted.plan,
-        approved_by=attempted.approved_by,
-        correction=attempted.correction,
-        passed_over=attempted.passed_over,
-        time=stamp,
-    )
-    changed = structs.replace(status, history=Packed.pack(_limit_history((entry, *status.past))))
+    past = _limit_history((HistoryEntry.of(attempted, ending.revision), *status.past))
+    changed = structs.replace(status, history=Packed.pack(past))
     if ending.outcome is Outcome.SUCCEEDED:
-        return _record_success(changed, attempted, ending, evidence, stamp)
+        return structs.replace(
+            changed,
+            attempted=structs.replace(attempted, failures=0, interruptions=0),
+            deployed=attempted.deployed(
+                revision=ending.revision or status.deployed.revision,
+                verified=attempted.digest in evidence.printed_digests,
+            ),
+            deploy=DeployRef(digest=attempted.digest, version=attempted.version),
+            last_error=LastError(),
+        )
     error = LastError(
         reason=ending.reason, message=ending.message, log_tail=evidence.log_tail or None, time=stamp
     )
@@ -307,31 +338,6 @@ def _limit_history(entries: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...
         targets = list(newest.values())[:_KEPT_DIGESTS]
         del kept[max(at for at in range(len(kept)) if at not in targets)]
     return tuple(kept)
-
-
-def _record_success(
-    status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
-) -> BundleStatus:
-    deployed = Deployed(
-        version=attempted.version,
-        digest=attempted.digest,
-        reference=attempted.reference,
-        revision=ending.revision or status.deployed.revision,
-        namespace=attempted.namespace,
-        server=attempted.server,
-        values_hash=attempted.values_hash,
-        spec_hash=attempted.spec_hash,
-        generation=attempted.generation,
-        verified=attempted.digest in evidence.printed_digests,
-        time=stamp,
-    )
-    return structs.replace(
-        status,
-        attempted=structs.replace(attempted, failures=0, interruptions=0),
-        deployed=deployed,
-        deploy=DeployRef(digest=attempted.digest, version=attempted.version),
-        last_error=LastError(),
-    )
 
 
 def _schedule_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:

@@ -493,9 +493,9 @@ class Deployer:
         if not is_correction:
             status = self.features.judged(spec, status, case.resolution.findings, begins=True)
         status = deciding.begin(status, case.wanted, self.context.clock(), case.passed_over)
+        status = deciding.record_cause(replace(case, status=status), need)
         if not entry.is_plain:
             for one in self.features.of(entry, Feature.begun):
-                begun = replace(case, status=status)
-                status = one.begun(begun, is_correction=is_correction)
-        step = await self.attempts.begin(entry, spec, status, need)
+                status = one.begun(replace(case, status=status), is_correction=is_correction)
+        step = await self.attempts.begin(entry, spec, status)
         return step, not is_correction or entry.request is None

@@ -18,6 +18,7 @@ from copyrator.api import structs
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_APPROVED_PLAN
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.feature import Feature, Parts
@@ -42,6 +43,7 @@ from copyrator.bundles.plans.planning import Planning
 from copyrator.bundles.plans.queue import PlanTiming
 from copyrator.bundles.plans.record import HeldPlan, PlanPurpose, PlanResult
 from copyrator.bundles.plans.secrets import RollbackHooks, operations_secret
+from copyrator.bundles.plans.settings import PlanSettings
 from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
@@ -84,10 +86,26 @@ class HoldingFeature(PlanFeature):
 
     corrects_drift: ClassVar[bool]
     """Whether its attempts are the corrections, else all others."""
+    _proves_approver = False
+
+    def connect(self, parts: Parts) -> None:
+        """Whether the chart's policy compares the name of who approves is a setting."""
+        super().connect(parts)
+        self._proves_approver = self.context.settings.of(PlanSettings).approval_policy
 
     @abstractmethod
     def find_plan(self, status: BundleStatus) -> HeldPlan | None:
         """The plan that the recorded attempt deploys; None where it isn't there any more."""
+
+    def with_approver(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+        """The status whose new attempt has who approved its plan, as far as that is proved."""
+        attempted = status.attempted
+        if not attempted.approved_by:
+            return status
+        by: str | None = attempted.approved_by
+        if not self._proves_approver:
+            by = entry.managers.writer(ANN_APPROVED_PLAN) or attempted.by
+        return structs.replace(status, attempted=structs.replace(attempted, by=by))
 
     def _is_ours(self, status: BundleStatus) -> bool:
         return bool(status.attempted.correction) is self.corrects_drift

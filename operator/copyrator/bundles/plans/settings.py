@@ -24,3 +24,10 @@ class PlanSettings(Group, place=40):
         "refuses what isn't approved; its lists are ConfigMaps in the Lease's namespace",
         unset="none",
     )
+    approval_policy: bool = setting(
+        None,
+        False,
+        "whether the chart's ValidatingAdmissionPolicy proves who approves "
+        "([who may approve](trust.md#who-may-approve)); else `status.history` names no approver "
+        "in `by`",
+    )

@@ -19,7 +19,7 @@ from copyrator.bundles.plans.plan_words import describe_difference, find_lacking
 from copyrator.bundles.plans.record import is_spent
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
 from copyrator.cli.core.faults import Fault, hint, hint_about
-from copyrator.cli.core.installation import allowed, username
+from copyrator.cli.core.installation import describe_lacking, username
 from copyrator.cli.core.objects import (
     Body,
     ObjectOptions,
@@ -33,7 +33,6 @@ from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.reconcile import annotate_unchanged
 from copyrator.cli.core.waiting import response_timeout_option, result, wait
 from copyrator.cli.view.bundle import BundleView
-from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
@@ -117,18 +116,9 @@ async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body)
     Raises:
         Fault: with the permission, and how to get it.
     """
-    namespace, name = name_of(body)
-    verbs = ("approve", "patch")
-    missing = [
-        verb
-        for verb in verbs
-        if not await allowed(client, (BUNDLES, "", verb, namespace), None, name)
-    ]
-    if missing:
-        verb, is_ = ("verb", "is") if len(missing) == 1 else ("verbs", "are")
+    if lacking := await describe_lacking(client, WHAT, body, "approve", "patch"):
         raise Fault(
-            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the {verb} "
-            f"{' and '.join(missing)} on {BUNDLES.key} {is_} missing in the namespace {namespace}; "
+            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: {lacking}; "
             f"ask an administrator for a RoleBinding there to the ClusterRole {APPROVER}"
         )
 

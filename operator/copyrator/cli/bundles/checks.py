@@ -257,7 +257,7 @@ def _image(installation: Installation, used: Mapping[CloudIdentity, str]) -> Che
     image = installation.image or ""
     providers = ", ".join(sorted({str(one.registry.provider) for one in used}))
     if image.endswith((f":{__version__}", f":{__version__}-keyless")):
-        said = f"{image} has no library for {providers}; set image.clouds of the chart"
+        said = f"{image} has no library for {providers}; set image.variant=clouds of the chart"
         return Check(CLOUDS, False, said)
     if image.endswith("-clouds"):
         return Check(CLOUDS, True, f"{image} has the libraries for {providers}")

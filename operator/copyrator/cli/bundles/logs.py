@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_status import HistoryEntry, Outcome
+from copyrator.api.bundle_status import HistoryEntry, Outcome, cause_of, describe_by
 from copyrator.api.text import said, short_digest, time_since
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.outcome import is_owned, secrets_of
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
-from copyrator.cli.bundles.plan_log import remove_no_errors
+from copyrator.cli.bundles.plan_log import hide_secrets, remove_no_errors
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import Body, ObjectOptions, jobs_of, object_options, pods_of, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, output_option, prose, typed
@@ -106,7 +106,8 @@ async def _texts(
 ) -> AsyncIterator[tuple[str, str]]:
     """Container and log of each container of the operator's in a Job's pods that has a log.
 
-    In that of a plan a line of werf's is left out that reads as an error and is none.
+    In that of a plan values of Secrets are hidden, and a line of werf's is left out that reads as
+    an error and is none.
     """
     is_plan = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
     for pod in await _pods(client, job):
@@ -118,7 +119,7 @@ async def _texts(
             with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
                 text = await client.read_log(namespace, name, container, tail_lines=tail)
             if is_plan:
-                text = remove_no_errors(text)
+                text = hide_secrets(remove_no_errors(text))
             if text:
                 yield container, text
 
@@ -143,7 +144,11 @@ def _print_kept(body: Body) -> None:
 @object_options("bundles")
 @output_option
 async def history(options: ObjectOptions) -> None:
-    """Show the last ten attempts of a Bundle, newest first."""
+    """Show the last ten attempts of a Bundle, newest first.
+
+    CAUSE is what an attempt was made for. Below is who approved it; else the field manager that
+    wrote what it was made for: a client chooses that name.
+    """
     async with options.target.connect() as client:
         body = await options.read(client)
     view, shape = BundleView(body, datetime.now(UTC)), options.shape
@@ -171,26 +176,22 @@ def last_failure(view: BundleView) -> list[str]:
 
 
 def _note(entry: HistoryEntry) -> str:
-    """Whether it corrected drift, and the gates that a forced deploy or rollback passed over."""
+    """By what it was made, and the gates that a forced deploy or rollback passed over."""
     over = passed_over(entry.passed_over)
-    parts = (
-        "correction of drift" if entry.correction else "",
-        f"passed over {over}" if over else "",
-    )
+    parts = describe_by(entry), f"passed over {over}" if over else ""
     return said("; ".join(filter(None, parts))) if any(parts) else ""
 
 
 def history_columns(view: BundleView) -> list[Column]:
-    """The columns; who approved only where somebody did, and notes where there are any."""
-    approved = any(entry.approved_by for entry in view.status.past)
-    noted = any(map(_note, view.status.past))
+    """The columns; causes and notes only where there are any."""
+    caused, noted = (any(map(found, view.status.past)) for found in (cause_of, _note))
     return [
         Column("WHEN", lambda entry: time_since(entry.time, view.now)),
         Column("VERSION", lambda entry: said(entry.version)),
         Column("DIGEST", lambda entry: short_digest(entry.digest), spare=1),
         Column("REVISION", lambda entry: said(entry.revision), spare=2),
         Column("OUTCOME", lambda entry: said(entry.outcome)),
-        Column("APPROVED BY", lambda entry: said(entry.approved_by), wide=not approved),
+        Column("CAUSE", lambda entry: said(cause_of(entry)), wide=not caused),
         Column("PLAN", lambda entry: said(entry.plan), wide=True),
         Column("JOB", lambda entry: said(entry.job), wide=True),
         Column("REASON", lambda entry: said(entry.reason), spare=3),

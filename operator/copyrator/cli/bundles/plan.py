@@ -22,7 +22,6 @@ from copyrator.api.text import (
     Detail,
     count,
     detail_lines,
-    printable,
     said,
     short_digest,
     time_since,
@@ -62,6 +61,7 @@ from copyrator.cli.bundles.plan_log import (
     ObjectDiff,
     PlanLog,
     fold,
+    hide_secrets,
     read_plan_log,
     release_namespace,
     split,
@@ -74,6 +74,7 @@ from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_d
 from copyrator.cli.core.reconcile import annotated, check_updates_are_on
 from copyrator.cli.core.waiting import result, wait
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.diffs import DiffView, LineBudget
 
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
@@ -171,6 +172,14 @@ class PlannedOperation:
         """``deployment.apps/shop``, as in ``-o name``."""
         one = self.operation
         return f"{one.kind.lower()}{f'.{one.group}' if one.group else ''}/{one.name}"
+
+    @property
+    def title(self) -> str:
+        """``update Deployment/shop (apps, in team-a), risky``."""
+        one = self.operation
+        where = f" ({self.where})" if self.where else ""
+        marks = (self.role, "risky" * self.is_risky, "contents hidden" * self.is_hidden)
+        return ", ".join(filter(None, (f"{self.words} {one.kind}/{one.name}{where}", *marks)))
 
     @property
     def is_hidden(self) -> bool:
@@ -353,22 +362,49 @@ def show(found: PlanView, *, wide: bool = False, whole: bool = False) -> None:
     """Print a plan that was made: what to know first, what it is of, the operations, the diff."""
     first = list(first_lines(found.plan, found.log))
     prose([*first, *([""] if first else []), *detail_lines(_describe_head(found))])
-    if listed := rows_of(found):
+    changes = planned_changes(found, whole=whole)
+    if found.log.operations is not None and changes.operations:
         click.echo()
-        Table(columns(listed), wide=wide, whole=True).print(listed)
+        Table(columns(changes.operations), wide=wide, whole=True).print(changes.operations)
     if found.log.diff:
-        click.echo()
-        diff, number = (found.log.diff, 0) if whole else fold(found.log.diff)
-        lines = printable(diff).split("\n")
-        shown = paint_diff(f"  {line}".rstrip() for line in lines)
-        prose(["Diff, as werf printed it:", *shown])
-        if number:
+        left = _show_diffs(changes, LineBudget(None) if whole else LineBudget())
+        always = "the bundle's download, werf's version and managedFields"
+        parts = [
+            f"{count(number, 'line')} of {what}"
+            for number, what in ((changes.folded, always), (left, "long diffs"))
+            if number
+        ]
+        if parts:
             again = _anew(found) if found.is_preview else ()
             command = found.view.hint("plan", *again, "--whole")
-            what = "the bundle's download, werf's version and managedFields"
-            prose(["", f"Not shown: {count(number, 'line')} of {what}; with them: {command}"])
+            prose(["", f"Not shown: {' and '.join(parts)}; with them: {command}"])
     if missing := list(explain_missing(found)):
         prose(["", *missing])
+
+
+OTHERS: Final = "What werf shows of objects with equal names, or of more than the operations"
+REST: Final = "What else werf printed"
+
+
+def _show_diffs(changes: PlannedChanges, budget: LineBudget) -> int:
+    """Print the diff by object, then what is of none; return how many lines were left out."""
+    mine = [(row.title, row.diff.lines) for row in changes.operations if row.diff]
+    others = [(one.title, one.lines) for one in changes.others]
+    left = 0
+    for head, parts in (("Diff", mine), (OTHERS, others)):
+        begin = ["", f"{head}:"]
+        for title, lines in parts:
+            diff = DiffView.of(lines, budget)
+            left += diff.left
+            if diff.lines:
+                prose([*begin, f"  {said(title, 1000)}"])
+                prose(paint_diff(diff.lines, "    "))
+                prose([f"    … {count(diff.left, 'more line')}"] if diff.left else ())
+                begin = [""]
+    text = DiffView.of([f"  {line}" for line in changes.text if line], budget)
+    if text.lines:
+        prose(["", f"{REST}:", *(line.rstrip() for _, line in text.lines)])
+    return left + text.left
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:
@@ -473,13 +509,16 @@ class PlannedChanges:
     """Lines that are in every plan, and left out."""
 
 
-def planned_changes(found: PlanView) -> PlannedChanges:
-    """The operations with their diffs, in the order in which they are read; pure."""
+def planned_changes(found: PlanView, *, whole: bool = False) -> PlannedChanges:
+    """The operations with their diffs, in the order in which they are read; pure.
+
+    ``whole``: with what is in every plan.
+    """
     if found.log.operations is None:
         named = filter(None, map(read_planned, found.plan.risky))
         return PlannedChanges([PlannedOperation(one, is_risky=True) for one in named])
-    diff, folded = fold(found.log.diff or "")
-    objects, text = split(diff)
+    diff, folded = (found.log.diff or "", 0) if whole else fold(found.log.diff or "")
+    objects, text = split(hide_secrets(diff))
     titles = Counter(map(_title, found.log.operations))
     titled = [
         (one.title if one.title in titles else one.title.split(", then ", 1)[0], one)
@@ -519,7 +558,7 @@ def document(found: PlanView) -> dict[str, Any]:
         **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else [*map(_row, rows_of(found))],
         **hidden,
-        "diff": log.diff,
+        "diff": log.diff and hide_secrets(log.diff),
         **({"error": log.fault} if log.fault else {}),
     }
     return typed(Kind.BUNDLE_PLAN, fields)

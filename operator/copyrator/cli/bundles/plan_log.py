@@ -423,14 +423,9 @@ class ObjectDiff:
         return self.title.partition("/")[0].rpartition(" ")[2]
 
     @property
-    def added(self) -> int:
-        """How many lines are added."""
-        return sum(sign_of(line) == "+" for line in self.lines)
-
-    @property
-    def removed(self) -> int:
-        """How many lines are removed."""
-        return sum(sign_of(line) == "-" for line in self.lines)
+    def name(self) -> str:
+        """The object's."""
+        return self.title.partition("/")[2].split(" (", 1)[0].split(",", 1)[0]
 
     @property
     def is_hidden(self) -> bool:
@@ -440,22 +435,10 @@ class ObjectDiff:
             for line in self.lines
         )
 
-    def without_values(self) -> ObjectDiff:
-        """Of a Secret, without values: a chart can make werf print them (docs/facts/werf.md)."""
-        if self.kind != "Secret":
-            return self
-        name = self.title.partition("/")[2].split(" (", 1)[0].split(",", 1)[0]
-        return replace(self, lines=tuple(_without_value(line, name) for line in self.lines))
-
-
-def sign_of(line: str) -> str:
-    """``+`` of an added line of an object, ``-`` of a removed one; else empty."""
-    return line[0] if line[:2] in ("+ ", "- ", "+", "-") else ""
-
 
 def _without_value(line: str, name: str) -> str:
-    if line.startswith(_HIDDEN):
-        return line
+    if line.startswith("<"):  # werf's words in place of contents; they may quote a value
+        return line if line.startswith(_HIDDEN) else "<hidden>"
     sign, text = line[:2], line[2:]
     found = _KEY.fullmatch(text)
     indent, key, value = found.groups() if found else ("", "", "")
@@ -470,14 +453,28 @@ def _without_value(line: str, name: str) -> str:
     return f"{sign}{' ' * (len(text) - len(text.lstrip()))}<hidden>" if text.strip() else line
 
 
-def split(diff: str) -> tuple[list[ObjectDiff], list[str]]:
-    """The objects of a diff, and the lines that are of none; an object may be cut at the end.
+def hide_secrets(diff: str) -> str:
+    """The diff without values of Secrets: a chart can make werf print them (docs/facts/werf.md).
 
     Where another line stands among those of a Secret, the rest of these are without values, too.
     """
+    name: str | None = None
+    lines = diff.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith((_BEGIN, _END)):
+            found = ObjectDiff(line.removeprefix(_BEGIN), ())
+            name = found.name if line.startswith(_BEGIN) and found.kind == "Secret" else None
+        elif name is not None and line.startswith(_BAR):
+            bar, content = (line[:2], line[2:]) if line[1:2] == " " else (line[:1], line[1:])
+            lines[at] = bar + _without_value(content, name)
+    return "\n".join(lines)
+
+
+def split(diff: str) -> tuple[list[ObjectDiff], list[str]]:
+    """The objects of a diff, and the lines that are of none; an object may be cut at the end."""
     objects: list[ObjectDiff] = []
     others: list[str] = []
-    lines, at, in_secret = diff.split("\n"), 0, False
+    lines, at = diff.split("\n"), 0
     while at < len(lines):
         line = lines[at]
         end = at + 1
@@ -487,12 +484,10 @@ def split(diff: str) -> tuple[list[ObjectDiff], list[str]]:
         if line.startswith(_BEGIN):
             content = (one.removeprefix(_BAR).removeprefix(" ") for one in lines[at + 1 : end])
             found = ObjectDiff(line.removeprefix(_BEGIN), tuple(content))
-            in_secret = found.kind == "Secret" and not is_closed
             if is_closed or found.lines:
                 objects.append(found)
                 at = end + is_closed
                 continue
-        in_secret = in_secret and not line.startswith(_END)
-        others.append(f"{_BAR} <hidden>" if in_secret and line.startswith(_BAR) else line)
+        others.append(line)
         at += 1
     return objects, others

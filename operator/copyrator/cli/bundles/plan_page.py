@@ -31,6 +31,8 @@ from copyrator.bundles.words import Section
 from copyrator.cli.bundles import approve
 from copyrator.cli.bundles.approve import APPROVE, REJECT, DecisionVerb, ShownPlan
 from copyrator.cli.bundles.plan import (
+    OTHERS,
+    REST,
     PlannedChanges,
     PlannedOperation,
     PlanView,
@@ -42,10 +44,11 @@ from copyrator.cli.bundles.plan import (
     plan_fault,
     planned_changes,
 )
-from copyrator.cli.bundles.plan_log import ObjectDiff, PlanLog, sign_of, with_refusals_of
+from copyrator.cli.bundles.plan_log import PlanLog, with_refusals_of
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import one
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.diffs import DiffView, LineBudget
 from copyrator.cli.view.lists import page_of, pages_of
 
 if TYPE_CHECKING:
@@ -54,33 +57,13 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = 100
 """Operations of a page."""
-LINES: Final = 200
-"""Lines of one object's diff that are shown."""
-ALL_LINES: Final = 3000
-"""Lines of all diffs of a page."""
 SECTION_LINES: Final = 1000
 """Lines of all diffs of a section."""
-LINE: Final = 1000
-"""Characters of a line that are shown."""
 GROUPED: Final = 10
 """Operations above which it is said how many there are of each type and kind."""
 OPENED: Final = 5
 """Risky operations whose diff is shown unasked, if it isn't longer than as many lines:"""
 OPENED_LINES: Final = 40
-
-_SIGNS: Final = {"+": "added", "-": "removed", "": "same"}
-
-
-@dataclass(frozen=True, slots=True)
-class DiffView:
-    """What is shown of a diff."""
-
-    lines: Sequence[tuple[str, str]] = ()
-    """The class (``added``, ``removed``, ``same``) and the text of each."""
-    left: int = 0
-    """Lines that aren't shown."""
-    added: int = 0
-    removed: int = 0
 
 
 def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
@@ -90,14 +73,14 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
     changes = planned_changes(found) if is_made else PlannedChanges(())
     pages = pages_of(len(changes.operations), OPERATIONS)
     number = min(max(number, 1), pages)
-    budget = LineBudget(ALL_LINES)
+    budget = LineBudget()
     start = (number - 1) * OPERATIONS
     shown = []
     for at, row in enumerate(page_of(changes.operations, number, OPERATIONS), start + 1):
-        diff = diff_view(row.diff, budget) if row.diff else DiffView()
+        diff = DiffView.of(row.diff.lines, budget) if row.diff else DiffView()
         is_open = row.is_risky and at <= OPENED and 0 < len(diff.lines) <= OPENED_LINES
         shown.append((at, row, diff, is_open))
-    text = [line for line in changes.text if line]
+    text = DiffView.of([line for line in changes.text if line], LineBudget())
     secrets = hidden_secrets(found.log.operations or ()) if is_judged(plan) else 0
     return {
         "bundle": str(view.name),
@@ -117,11 +100,13 @@ def decision_values(found: PlanView, number: int = 1) -> dict[str, Any]:
         "number": number,
         "pages": pages,
         "others": [
-            (said(one.title), diff_view(one, budget)) for one in changes.others[:OPERATIONS]
+            (said(one.title), DiffView.of(one.lines, budget)) for one in changes.others[:OPERATIONS]
         ],
         "others_left": max(len(changes.others) - OPERATIONS, 0),
-        "text": [printable(line[:LINE]) for line in text[:LINES]],
-        "text_left": max(len(text) - LINES, 0),
+        "more": OTHERS,
+        "rest": REST,
+        "text": [line for _, line in text.lines],
+        "text_left": text.left,
         "folded": changes.folded,
         "notes": [] if found.log.fault else list(explain_missing(found)),
         "command": view.hint("plan"),
@@ -147,7 +132,7 @@ class SectionDiffs:
         operations = changes.operations if changes else ()
         named = {str(one.operation): one.diff for one in operations if not one.when}
         diffs = [
-            (said(text), diff_view(diff, budget))
+            (said(text), DiffView.of(diff.lines, budget))
             for text in section.objects
             if (diff := named.get(text)) is not None
         ]
@@ -240,32 +225,6 @@ def _groups(operations: Sequence[PlannedOperation]) -> list[tuple[str, str, int]
     kinds = (f"{row.operation.kind}.{row.operation.group}".rstrip(".") for row in operations)
     found = Counter(zip((row.words for row in operations), kinds, strict=True))
     return [(word, kind, number) for (word, kind), number in found.most_common(OPERATIONS)]
-
-
-class LineBudget:
-    """The lines that a page may still show."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def take(self, wanted: int) -> int:
-        """As many lines as there are left for one object."""
-        taken = min(wanted, LINES, self._left)
-        self._left -= taken
-        return taken
-
-
-def diff_view(one: ObjectDiff, budget: LineBudget) -> DiffView:
-    """What is shown of an object's diff, as far as there are lines left."""
-    safe = one.without_values()
-    taken = budget.take(len(safe.lines))
-    shown = ((one, one[:LINE] + ("…" if len(one) > LINE else "")) for one in safe.lines[:taken])
-    return DiffView(
-        lines=[(_SIGNS[sign_of(whole)], printable(text)) for whole, text in shown],
-        left=len(safe.lines) - taken,
-        added=one.added,
-        removed=one.removed,
-    )
 
 
 DECISIONS: Final[Mapping[str, DecisionVerb]] = {one.verb: one for one in (APPROVE, REJECT)}

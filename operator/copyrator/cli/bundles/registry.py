@@ -53,7 +53,7 @@ _IN_PLACE = (
     ("of spec.auth", "of --auth-file"),
     ("use spec.auth in place of spec.provider", "use --auth-file in place of --provider"),
     ("set spec.provider to ", "set --provider "),
-    ("set image.clouds of the chart, or run", "run"),
+    ("set image.variant=clouds of the chart, or run", "run"),
     (", or spec.auth to a Secret", " or --auth-file"),
     ("the operator may not ask for", "you may not ask for"),
     ("set bundles.workloadIdentity.enabled of the chart", "get the permission to create tokens"),

@@ -66,6 +66,7 @@ _SEEN_WITHIN: Final = 60.0
 _UNDECIDED_SECONDS: Final = 15.0
 """Seconds after which Ready False is taken for what prevents a rollback, whatever it says."""
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{7,64})")
+_WHOLE_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def _complete(words: Callable[[Body], Iterable[str | None]]) -> Callable[..., Any]:
@@ -113,7 +114,7 @@ def rollback(options: ObjectOptions, to: str | None) -> None:
     """
     body, chosen = run(_rollback(options, to))
     about, text, status = shown("bundles", body), describe_version(chosen), parse_status(body)
-    if not options.timeout or _suspends(body):
+    if not options.timeout or suspends(body):
         show_result(body, describe_pinned(body, chosen), options.shape)
         return
     if status.deployed.digest == chosen.digest and status.ready_reason == BundleReason.DEPLOYED:
@@ -155,17 +156,20 @@ def describe_skip(body: Body, version: str, digest: str) -> str:
     attempted = parse_status(body).attempted
     goes_on = attempted.is_running and attempted.digest == digest
     running = " Its deploy continues; roll back when it has ended." if goes_on else ""
+    tag = (
+        f", the newest of {version} that the operator has seen; another digest under this tag "
+        "isn't skipped"
+    )
     return (
-        f"{shown('bundles', body)} skips {digest}, the newest of {version} that the operator has "
-        f"seen; another digest under this tag isn't skipped.{running} To end that: "
-        f"{hint_about('unskip', 'bundle', body, version)}"
+        f"{shown('bundles', body)} skips {digest}{tag if version != digest else ''}.{running} "
+        f"To end that: {hint_about('unskip', 'bundle', body, version)}"
     )
 
 
 @click.command()
 @object_options("bundles")
 @click.argument(
-    "version", shell_complete=_complete(lambda body: _spec_of(body).part(RollbackSpec).skip_digests)
+    "version", shell_complete=_complete(lambda body: spec_of(body).part(RollbackSpec).skip_digests)
 )
 @object_option
 def unskip(options: ObjectOptions, version: str) -> None:
@@ -179,7 +183,7 @@ def describe_unskipped(body: Body, digests: Iterable[str]) -> str:
     return f"{shown('bundles', body)} doesn't skip {', '.join(digests)} any more."
 
 
-def _spec_of(body: Body) -> BundleSpec:
+def spec_of(body: Body) -> BundleSpec:
     """The Bundle's spec.
 
     Raises:
@@ -191,13 +195,14 @@ def _spec_of(body: Body) -> BundleSpec:
     return spec
 
 
-def _suspends(body: Body) -> bool:
+def suspends(body: Body) -> bool:
+    """Whether nothing is deployed for it until a user changes that."""
     return ANN_DISABLE_AUTOUPDATE in annotations_of(body) or is_set_to_suspend(body)
 
 
 def describe_pinned(body: Body, chosen: HistoryEntry) -> str:
     """What was asked for, which the operator hasn't done yet, and how to end it."""
-    when = "when it is resumed" if _suspends(body) else "next"
+    when = "when it is resumed" if suspends(body) else "next"
     text = f"is pinned to {describe_version(chosen)}, which is deployed {when}"
     return f"{shown('bundles', body)} {text}. {_describe_ending(body)}"
 
@@ -267,10 +272,10 @@ async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, A
     timeout = options.timeout
     async with options.target.connect() as client:
         body = await options.read(client)
-        status, chosen = parse_status(body), _choose(body, to)
+        status, chosen = parse_status(body), choose(body, to)
 
         def confirm(seen: Body) -> None:
-            if _choose(seen, to).digest != chosen.digest:
+            if choose(seen, to).digest != chosen.digest:
                 raise Fault(
                     f"{shown('bundles', seen)} was deployed in the meantime, so that another "
                     "version would be rolled back to; nothing was changed: try again"
@@ -282,7 +287,7 @@ async def _rollback(options: ObjectOptions, to: str | None) -> tuple[dict[str, A
         body = await _wait_until_seen(client, body, value, _SEEN_WITHIN if timeout else 0.0)
         if (refused := parse_status(body).part(PinStatus)).refused and refused.requested == value:
             raise Fault(f"{shown('bundles', body)}: {refused.refused}")
-        if not timeout or _suspends(body):
+        if not timeout or suspends(body):
             return body, chosen
         time = asyncio.get_running_loop().time
         began = time()
@@ -316,13 +321,13 @@ async def pin_to(
     return await _annotate_pin(client, body, value, confirm)
 
 
-def _choose(body: Body, to: str | None) -> HistoryEntry:
+def choose(body: Body, to: str | None) -> HistoryEntry:
     """The deploy that is rolled back to.
 
     Raises:
         Fault: there is none, or several.
     """
-    spec = _spec_of(body)
+    spec = spec_of(body)
     try:
         return choose_target(parse_status(body), spec.reference, to)
     except ValueError as error:
@@ -351,7 +356,7 @@ def is_busy(body: Body, digest: str) -> bool:
     if found.deployed.digest == digest and found.ready_reason == BundleReason.DEPLOYED:
         return False
     waits = waits_for_gate(body) and found.ready_reason != BundleReason.PLANNING
-    return not (waits or found.is_unready or _suspends(body))
+    return not (waits or found.is_unready or suspends(body))
 
 
 def describe_version(one: HistoryEntry | Attempted | Deployed | Available | PinStatus) -> str:
@@ -421,7 +426,7 @@ async def end_pin(
 async def _skip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], str]:
     async with options.target.connect() as client:
         body = await options.read(client)
-        digest = _digest_of(body, version)
+        digest = digest_of(body, version)
         return await skip_digest(client, body, version, digest), digest
 
 
@@ -463,7 +468,7 @@ async def skip_digest(
 async def _unskip(options: ObjectOptions, version: str) -> tuple[dict[str, Any], list[str]]:
     async with options.target.connect() as client:
         body = await options.read(client)
-        spec, named = _spec_of(body), _DIGEST.fullmatch(version)
+        spec, named = spec_of(body), _DIGEST.fullmatch(version)
         found = [
             at
             for at in spec.part(RollbackSpec).skip_digests
@@ -518,7 +523,7 @@ def skipped_digests(body: Body) -> tuple[str, ...]:
     Raises:
         Fault: the spec, or the annotation, isn't valid.
     """
-    return _spec_of(body).part(RollbackSpec).skip_digests
+    return spec_of(body).part(RollbackSpec).skip_digests
 
 
 def known_versions(status: BundleStatus) -> list[tuple[str, str]]:
@@ -529,7 +534,8 @@ def known_versions(status: BundleStatus) -> list[tuple[str, str]]:
     found = [(at.version, at.digest) for at in (status.available, status.attempted)]
     found[1:1] = [(at.version, at.digest) for at in seen]
     found += [(at.version, at.digest) for at in status.past]
-    return list(dict.fromkeys((version, digest) for version, digest in found if version and digest))
+    known = ((at, it) for at, it in found if at and it and _WHOLE_DIGEST.fullmatch(it))
+    return list(dict.fromkeys(known))
 
 
 def _known_digests(status: BundleStatus, version: str) -> list[str]:
@@ -537,17 +543,17 @@ def _known_digests(status: BundleStatus, version: str) -> list[str]:
     return [digest for at, digest in known_versions(status) if at == version]
 
 
-def _digest_of(body: Body, version: str) -> str:
+def digest_of(body: Body, version: str) -> str:
     """The digest that a tag has now, as far as the operator has seen; a digest is one itself.
 
     Raises:
         Fault: the status doesn't have it.
     """
-    if re.fullmatch(r"sha256:[0-9a-f]{64}", version):
+    if _WHOLE_DIGEST.fullmatch(version):
         return version
     if known := _known_digests(parse_status(body), version):
         return known[0]
-    spec = _spec_of(body)
+    spec = spec_of(body)
     raise Fault(
         f"{shown('bundles', body)}: the operator hasn't seen a version {said(version)}, so its "
         f"digest isn't known; name the digest, which this prints: "

@@ -13,7 +13,7 @@ import click
 
 from copyrator.api.text import parse_time
 from copyrator.cli.core.cluster import complete_namespaces
-from copyrator.cli.core.objects import Body, listed
+from copyrator.cli.core.objects import RESOURCES, Body, listed
 from copyrator.kube import errors
 from copyrator.kube.permissions import Subject, is_allowed
 from copyrator.kube.resources import DEPLOYMENTS, LEASES, Resource
@@ -59,6 +59,27 @@ async def allowed(client: KubeClient, need: Need, user: str | None, name: str = 
         every = "system:serviceaccounts"
         account = Subject(user, (every, f"{every}:{user.split(':')[2]}", "system:authenticated"))
     return await is_allowed(client, attributes, account)
+
+
+async def describe_lacking(client: KubeClient, what: str, body: Body, *verbs: str) -> str:
+    """Which of these verbs the caller may not use on a rule or Bundle; empty where there is none.
+
+    Raises:
+        ApiError: access reviews aren't allowed.
+    """
+    (namespace, name), resource = name_of(body), RESOURCES[what]
+    lacking = [
+        verb
+        for verb in verbs
+        if not await allowed(client, (resource, "", verb, namespace), None, name)
+    ]
+    if not lacking:
+        return ""
+    verb, is_ = ("verb", "is") if len(lacking) == 1 else ("verbs", "are")
+    return (
+        f"the {verb} {' and '.join(lacking)} on {resource.key} {is_} missing in the namespace "
+        f"{namespace}"
+    )
 
 
 SELECTOR = "app.kubernetes.io/name=copyrator"

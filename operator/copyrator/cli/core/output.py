@@ -44,8 +44,8 @@ _STYLES = {
 
 
 _SIGNS = {"+": "green", "-": "red", "~": "yellow"}
-_SIGNED_LINE = re.compile(r" *│ ([+-])(?: |$)")
-"""A line of werf's diff that is added or removed."""
+_CHANGES = {"added": "green", "removed": "red"}
+"""Of the lines of a difference, by their class (`copyrator.cli.view.diffs`)."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -266,16 +266,17 @@ def _paint_signs(cell: str) -> Text:
     return text.append(" ".join(words))
 
 
-def paint_diff(lines: Iterable[str]) -> Iterator[str | Text]:
-    """The lines of werf's diff, in colours on a terminal."""
-    if _terminal() is None:
-        yield from lines
-        return
-    from rich.text import Text
+def paint_diff(lines: Iterable[tuple[str, str]], indent: str = "") -> Iterator[str | Text]:
+    """The lines of a difference, each with its class, in colours on a terminal."""
+    paints = _terminal() is not None
+    for change, line in lines:
+        text = f"{indent}{line}".rstrip()
+        if not (paints and change in _CHANGES):
+            yield text
+            continue
+        from rich.text import Text
 
-    for line in lines:
-        sign = _SIGNED_LINE.match(line)
-        yield Text(line, _SIGNS[sign[1]]) if sign else line
+        yield Text(text, _CHANGES[change])
 
 
 def _print_begin(out: Console, text: Text, indent: int) -> Text:

@@ -64,6 +64,8 @@ Result = tuple[dict[str, Any], str]
 """The object, and what was done to it."""
 
 _timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
+FIELD_MANAGER: Final = "copyrator-cli"
+"""Of what commands and the page ask for: the history names it."""
 _ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFailedForce"
 
 
@@ -184,17 +186,23 @@ async def annotated(
     """Set an annotation to a new value, and ``also`` others; return that value, and the object."""
     token = format_micro_time(datetime.now(UTC))
     patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
-    return token, await client.patch(RESOURCES[what], *name_of(body), patch)
+    written = await client.patch(
+        RESOURCES[what], *name_of(body), patch, field_manager=FIELD_MANAGER
+    )
+    return token, written
 
 
 async def annotate_unchanged(
-    client: KubeClient, body: Body, annotations: Mapping[str, str | None], **options: Any
+    client: KubeClient,
+    body: Body,
+    annotations: Mapping[str, str | None],
+    field_manager: str = FIELD_MANAGER,
 ) -> dict[str, Any] | None:
     """A Bundle with these annotations; None where others have changed it since it was read."""
     guard = {key: body["metadata"][key] for key in ("uid", "resourceVersion")}
     patch = {"metadata": {**guard, "annotations": annotations}}
     with suppress(errors.ConflictError):
-        return await client.patch(BUNDLES, *name_of(body), patch, **options)
+        return await client.patch(BUNDLES, *name_of(body), patch, field_manager=field_manager)
     return None
 
 
@@ -358,7 +366,7 @@ async def set_suspend(
         already = "is already suspended" if value else "isn't suspended"
         return body, f"{shown(what, body)} {already}."
     patch = {"spec": {"suspend": value or None}}
-    body = await client.patch(RESOURCES[what], *name_of(body), patch)
+    body = await client.patch(RESOURCES[what], *name_of(body), patch, field_manager=FIELD_MANAGER)
     generation = body["metadata"]["generation"]
     body = await wait(client, what, body, seconds, lambda seen: observed(seen) >= generation)
     done = "suspended" if value else "resumed"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from copyrator.api.keys import ObjectName
 from copyrator.api.version_range import VersionError, parse_version
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault
@@ -47,6 +48,11 @@ class _Plan(click.Command):
     type=click.Path(),
     help="Rules in a file, a directory or - (stdin).",
 )
+@click.option(
+    "--show",
+    metavar="[NAMESPACE/]NAME",
+    help="Show this copy of the rule: the object that would be written, and its difference.",
+)
 @click.option("--refresh", is_flag=True, help="Make the Bundle's plan again first.")
 @click.option(
     "--version",
@@ -54,7 +60,9 @@ class _Plan(click.Command):
     help="Plan this version (a tag or a range) of the Bundle instead, only to show it.",
 )
 @click.option(
-    "--whole", is_flag=True, help="Print the Bundle's diff with what is in every plan, too."
+    "--whole",
+    is_flag=True,
+    help="Print the Bundle's diff with all lines, those that are in every plan, too.",
 )
 @timeout_option(300.0, "How long --refresh and --version wait.")
 @cluster_options()
@@ -66,6 +74,7 @@ async def plan(
     what: str | None,
     name: str | None,
     filename: str | None,
+    show: str | None,
     refresh: bool,
     version: str | None,
     whole: bool,
@@ -81,23 +90,29 @@ async def plan(
     its service account, else as you. Sources and namespaces in the file are treated as applied.
     Keys are shown (+ added, ~ changed, - removed), values never.
 
+    - --show shows one copy: the whole object as it would be stored, and its difference to the
+    existing one. Of the values and annotations of a Secret it shows only the lengths, and which
+    ones differ.
+
     Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
-    on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
-    the permission to read it.
+    on objects, risky ones first, and werf's diff by object, without values of Secrets, from the
+    log of the plan Job, which requires the permission to read it.
 
     - --refresh replaces a plan that waits for a decision.
 
     - --version plans another version of it, a lower one too, also while the Bundle is suspended;
     that can't be approved, and replaces no plan.
 
-    - --whole prints the whole diff; else what is in every plan is left out, such as werf's version
-    in each object.
+    - --whole prints the whole diff; else 200 lines of an object, without what is in every plan,
+    such as werf's version.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
     if what == "bundles" and name:
+        if show is not None:
+            raise _WrongUsage("--show is only for rules (plan rule NAME --show NAMESPACE/NAME)")
         from copyrator.cli.bundles.plan import plan_bundle  # noqa: PLC0415 - each half is large
 
         wanted = _wanted(timeout, refresh=refresh, version=version)
@@ -107,13 +122,14 @@ async def plan(
     if refresh or whole or version is not None:
         option = "--refresh" if refresh else "--whole" if whole else "--version"
         raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
-    from copyrator.cli.rules.plan import Files, plan_rules, show  # noqa: PLC0415 - it is large
+    from copyrator.cli.rules.plan import Files, plan_rules, print_plans  # noqa: PLC0415 - it is large
 
     files = Files(read_manifests([filename]) if filename else [], target)
     if filename:
         files.check()
-    results, notes = await plan_rules(target, name, files, home)
-    show(results, shape)
+    copy = ObjectName(*target.locate(show)) if show is not None else None
+    results, notes = await plan_rules(target, name, files, home, copy)
+    print_plans(results, shape)
     if notes:
         prose(notes, err=True)
     if faults := [result.fault for result in results if result.fault]:

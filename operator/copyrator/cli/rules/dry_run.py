@@ -140,6 +140,10 @@ class DryRunClient(KubeClient):
         """The Ready conditions that would have been written."""
         self.assumed: set[str] = set()
         """Namespaces that don't exist: nothing is sent for a creation in them."""
+        self.kept_path = ""
+        """Of the object that is kept, whole."""
+        self.kept: Body | None = None
+        """As it would be stored; where that was refused, as it was sent."""
 
     async def patch(
         self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
@@ -164,6 +168,8 @@ class DryRunClient(KubeClient):
     async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
         """For an object in an assumed namespace nothing is sent."""
         namespace = path.partition("/namespaces/")[2].partition("/")[0]
+        if method in ("POST", "PUT") and self._keep(method, path, body):
+            options.pop("accept", None)
         if method != "POST" or namespace not in self.assumed:
             return await super().request(method, path, body=body, **options)
         answer = {**body, "metadata": {**body["metadata"], "uid": path}}
@@ -172,10 +178,20 @@ class DryRunClient(KubeClient):
 
     def _answered(self, call: transport.Call, answer: Any) -> None:
         self.writes.setdefault(call.path, []).append((call.method, call.body))
+        if call.method != "DELETE":
+            self._keep(call.method, call.path, answer)
         if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
             answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none
             if call.method == "DELETE":
                 answer["metadata"].pop("deletionTimestamp", None)  # no finalizer is waited for
+
+    def _keep(self, method: str, path: str, body: Body) -> bool:
+        if method == "POST":
+            path = f"{path}/{(body.get('metadata') or {}).get('name')}"
+        if path != self.kept_path:
+            return False
+        self.kept = body
+        return True
 
 
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)

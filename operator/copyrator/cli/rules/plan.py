@@ -21,6 +21,7 @@ from collections.abc import (
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -41,7 +42,17 @@ from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import find_installation
 from copyrator.cli.core.objects import Body, one
-from copyrator.cli.core.output import Column, Format, Kind, Table, console, dump, prose, typed
+from copyrator.cli.core.output import (
+    Column,
+    Format,
+    Kind,
+    Table,
+    console,
+    dump,
+    paint_diff,
+    prose,
+    typed,
+)
 from copyrator.cli.offline.manifests import Manifest
 from copyrator.cli.offline.validate import check, is_ours, warn_of_system_namespaces
 from copyrator.cli.rules.dry_run import (
@@ -51,7 +62,9 @@ from copyrator.cli.rules.dry_run import (
     actor_of,
     dry_running,
 )
+from copyrator.cli.rules.rendered import compare
 from copyrator.cli.rules.why import composition_fault
+from copyrator.cli.view.diffs import ALL_LINES, DiffView, LineBudget, without_same
 from copyrator.cli.view.rule import group_failures
 from copyrator.copies.composed.composer import binding_of
 from copyrator.copies.rules import ready_conditions
@@ -61,12 +74,13 @@ from copyrator.copies.rules.status import dropped_fields
 from copyrator.copies.rules.summarize import summarize_rule
 from copyrator.copies.sources.bindings import SourceBinding
 from copyrator.copies.sources.records import SourceReader
-from copyrator.copies.targets.content import DATA_FIELDS
+from copyrator.copies.targets.content import DATA_FIELDS, new_object
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watch.reflector import name_of
+from copyrator.workqueue.queue import Done, Outcome
 
 
 class RowAction(StrEnum):
@@ -114,6 +128,10 @@ class PlanRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """What else is known of it."""
     group: str = ""
     """The kind's API group."""
+    object: dict[str, Any] | None = None
+    """As it would be, without values of Secrets; only of the one that is asked for."""
+    diff: str = ""
+    """Its difference to the existing object."""
 
     @property
     def reference(self) -> str:
@@ -149,6 +167,8 @@ class RulePlan:
     """Why there is no plan."""
     notes: Sequence[str] = ()
     """What else to know before it is applied."""
+    wanted: ObjectName | None = None
+    """The only copy that was asked for, with its object."""
 
 
 def document(plan: RulePlan) -> dict[str, Any]:
@@ -407,7 +427,7 @@ async def dry_object(
     return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def show(results: Sequence[RulePlan], shape: Format) -> None:
+def print_plans(results: Sequence[RulePlan], shape: Format) -> None:
     """Print all plans in the chosen shape; faults are left to the caller, but for programs."""
     if shape in (Format.JSON, Format.YAML):
         dump(typed(Kind.PLAN_LIST, {"items": [*map(document, results)]}), shape)
@@ -421,6 +441,9 @@ def show(results: Sequence[RulePlan], shape: Format) -> None:
             continue
         if len(results) > 1:
             console().print(f"rule {result.rule}")
+        if result.wanted:
+            _show_object(result)
+            continue
         if result.rows:
             wide = shape is Format.WIDE
             rows = result.rows if wide else merge_rows(result.rows)
@@ -428,9 +451,26 @@ def show(results: Sequence[RulePlan], shape: Format) -> None:
         prose([summary(result.rows, result.right), *result.notes])
 
 
+def _show_object(plan: RulePlan) -> None:
+    """Print the one copy that was asked for: what would be done, and the object."""
+    for row in plan.rows:
+        said = f": {row.reason}: {row.message}" if row.reason else ""
+        prose([f"{row.action} {row.kind} {row.namespace}/{row.name}{said} {row.note}".rstrip()])
+        lines = row.diff.split("\n") if row.diff else []
+        diff = DiffView.of(without_same(lines), LineBudget(each=ALL_LINES))
+        prose(paint_diff(diff.lines, "  "))
+        if diff.left:
+            prose([f"  … {count(diff.left, 'more line')}; -o yaml prints all of it"])
+    if not plan.rows:
+        prose([f"No changes: {plan.wanted} is up to date with the rule {plan.rule}."])
+    prose(plan.notes)
+
+
 _CHANGES = (RowAction.UPDATE, RowAction.RECREATE)
 AT_ONCE = 8
 """Dry runs in flight."""
+NEAREST = 10_000
+"""Names that are compared with one that isn't there."""
 
 _UNKNOWN_SETTINGS = (
     "No operator's Deployment is found, so its settings aren't known: whether it serves rules of "
@@ -445,11 +485,21 @@ _TRIED = (
 
 
 async def plan_rules(
-    target: Target, name: str | None, files: Files, home: str | None
+    target: Target,
+    name: str | None,
+    files: Files,
+    home: str | None,
+    wanted: ObjectName | None = None,
 ) -> tuple[list[RulePlan], list[str]]:
-    """Plan each rule; a fault of one doesn't affect the plans of others."""
+    """Plan each rule; a fault of one doesn't affect the plans of others.
+
+    ``wanted``: only this copy, with the object that would be written.
+
+    Raises:
+        Fault: no rule has this copy; or of one rule by its name, it can't be planned.
+    """
     you = dataclasses.replace(target, user=None)
-    results, notes = [], []
+    results, notes, missing = [], [], []
     async with you.connect_with(DryRunClient) as mine:
         installation = await find_installation(mine, home)
         async for where, read in _bodies(mine, target, name, files):
@@ -462,7 +512,10 @@ async def plan_rules(
                     rule = await _serve(dry_run, body)
                     await files.add_sources(dry_run, rule, mine)
                     _check_means_something(dry_run, rule)
-                    results.append(await _rows(dry_run, rule))
+                    results.append(await _rows(dry_run, rule, wanted))
+            except _NoSuchCopyError as error:
+                missing.append(str(error))
+                continue
             except (Fault, errors.ApiError) as error:
                 if name:
                     raise
@@ -472,6 +525,8 @@ async def plan_rules(
             notes = [_TRIED.format(actor.who), *filter(None, [actor.note])] if actor.who else []
         if files.manifests and not installation.settings_known:
             notes.append(_UNKNOWN_SETTINGS)
+    if missing and not results:
+        raise Fault("\n".join(missing))
     return results, notes
 
 
@@ -520,10 +575,12 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 
-async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
+async def _rows(dry_run: DryRun, rule: Rule, wanted: ObjectName | None) -> RulePlan:
     context = dry_run.context
     found = FullSummary()
     await summarize_rule(context, rule, found)
+    if wanted is not None:
+        _narrow(dry_run, rule, found, wanted)
     rows = []
     state = context.rule_states[rule.key]
     state.deletions.condemned.update(found.unwanted)
@@ -531,7 +588,8 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
 
     async def try_(key: CopyKey) -> PlanRow | None:
         async with limit:
-            return await _try(dry_run, key)
+            row = await _try(dry_run, key)
+            return await _with_object(dry_run, key, row) if row and wanted else row
 
     due = [*found.due, *found.unsealed]
     mine = [key for key in due if key not in found.failures]
@@ -554,9 +612,10 @@ async def _rows(dry_run: DryRun, rule: Rule) -> RulePlan:
     notes = list(_notes_of(dry_run, rule, spec))
     if spec.rollout and any(row.action in _CHANGES for row in rows):
         notes.append(in_steps(spec.rollout, len(state.compiled.targets)))
-    if not found.desired:
+    if not (found.desired or wanted):
         notes.insert(0, f"{RuleReason.NO_TARGETS}: {ready_conditions.no_targets(state.compiled)}")
-    return RulePlan(rule.owner, rows, max(desired - changing, 0), notes=notes)
+    right = max(desired - changing, 0)
+    return RulePlan(rule.owner, rows, right, notes=notes, wanted=wanted)
 
 
 def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
@@ -573,6 +632,49 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
         yield f"Warning: the API server knows no field {field} and drops it."
     if not spec.legacy and (reached := warn_of_system_namespaces(spec.targets)):
         yield f"Warning: {reached}"
+
+
+class _NoSuchCopyError(Fault):
+    """A rule has no copy of the name that was asked for."""
+
+
+def _narrow(dry_run: DryRun, rule: Rule, found: FullSummary, wanted: ObjectName) -> None:
+    """Leave only one copy in a summary, and let the client keep its object.
+
+    Raises:
+        _NoSuchCopyError: the rule has no such copy.
+    """
+    context, state = dry_run.context, dry_run.context.rule_states[rule.key]
+    assert state.compiled is not None
+    kind = state.compiled.resource
+    copies = [
+        CopyKey(kind, place.name, binding.at(place).name)
+        for binding in context.index.of_rule(rule.owner).values()
+        for place in map(context.namespaces.get, binding.compiled.targets)
+        if place is not None and binding.covers(place)
+    ]
+
+    def is_wanted(key: CopyKey) -> bool:  # of a template that can't be rendered there is no name
+        return key.namespace == wanted.namespace and key.name in (wanted.name, "")
+
+    copies += [*found.unwanted, *found.failures]
+    if not any(map(is_wanted, copies)):
+        near = _nearest(wanted, {ObjectName(key.namespace, key.name) for key in copies})
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise _NoSuchCopyError(f"rule {rule.owner} has no copy {wanted}{advice}")
+    for keys in (found.due, found.unsealed, found.unwanted):
+        keys[:] = filter(is_wanted, keys)
+    found.failures = {key: why for key, why in found.failures.items() if is_wanted(key)}
+    found.desired = int(not found.unwanted)
+    dry_run.client.kept_path = context.kinds[kind].resource.path(*wanted)
+
+
+def _nearest(wanted: ObjectName, copies: Iterable[ObjectName]) -> list[str]:
+    """The most similar copies, of those in that namespace, else with that name, else of all."""
+    known = sorted(copies)
+    same = [one for one in known if one.namespace == wanted.namespace]
+    same = same or [one for one in known if one.name == wanted.name] or known
+    return get_close_matches(str(wanted), map(str, same[:NEAREST]), n=2, cutoff=0.5)
 
 
 async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
@@ -616,3 +718,35 @@ async def _try(dry_run: DryRun, key: CopyKey) -> PlanRow | None:
         if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
             return None
     return PlanRow(action_, *where, keys=keys)
+
+
+async def _with_object(dry_run: DryRun, key: CopyKey, row: PlanRow) -> PlanRow:
+    """With the object that would be written, or is refused, and its difference."""
+    client, wanted = dry_run.client, dry_run.client.kept
+    if row.action is RowAction.RECREATE:
+        wanted = await _rendered(dry_run, key)
+    elif row.action in (RowAction.CONFLICT, RowAction.DELETE):
+        wanted = None
+    if wanted is None and row.action is not RowAction.DELETE:
+        return row
+    live = None
+    with suppress(errors.NotFound):
+        live = await client.get(dry_run.context.kinds[key.kind].resource, key.namespace, key.name)
+    shown, lines = compare(live, wanted)
+    return replace(row, object=shown, diff="\n".join(lines))
+
+
+async def _rendered(dry_run: DryRun, key: CopyKey) -> Body | None:
+    """The object that creates a copy anew; a dry run can't send it while the old one exists."""
+    context, made = dry_run.context, list[Body]()
+    winner, sealer = context.plan(key).winner, dry_run.context.sealer
+    if winner is None or sealer is None:
+        return None
+
+    async def render() -> Outcome:
+        content = winner.binding.content(winner.namespace)
+        made.append(new_object(content, key, winner.owner, sealer))
+        return Done()
+
+    await winner.binding.with_content(key.namespace, render)
+    return made[0] if made else None

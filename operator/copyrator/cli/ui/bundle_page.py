@@ -35,6 +35,7 @@ from copyrator.api.text import (
     time_since,
     time_until,
 )
+from copyrator.bundles.features.attest.fields import AttestSpec
 from copyrator.bundles.jobs.identity import other_manager, release_of
 from copyrator.bundles.words import (
     Environment,
@@ -59,11 +60,11 @@ from copyrator.cli.ui.parts import (
     Arrow,
     Box,
     Drawing,
-    actions_of,
     condition_rows,
     segment,
 )
 from copyrator.cli.ui.promotion_path import PlacedStage, PromotionGraph, PromotionPath
+from copyrator.cli.ui.questions import actions_of
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, describe_next_poll, describe_source
 from copyrator.cli.view.overview import OverviewRow, Snapshot, bundle_row
@@ -255,12 +256,19 @@ def _sections(view: BundleView) -> Iterator[Section]:
 
 def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str, Any]:
     """The values of a Bundle's page."""
+    graph = PromotionGraph(seen.bundles, view.now)
+    actions = actions_of(
+        "bundles",
+        view.body,
+        decides=any(lines_at(view, Place.LEAD)),
+        promotes=_is_promoted(view, graph),
+    )
     return {
         "title": f"Bundle {view.name}",
         "within": "/bundles",
         "seen": seen,
         "path": bundle_path(view.name),
-        "one": bundle_parts(view, PromotionGraph(seen.bundles, view.now), found.diffs),
+        "one": bundle_parts(view, graph, found.diffs),
         "objects": found.objects,
         "health": " ".join(lines_at(view, Place.OBJECTS)),
         "log_tail": printable(view.status.last_error.log_tail or ""),
@@ -268,8 +276,15 @@ def bundle_values(seen: Snapshot, view: BundleView, found: Readings) -> dict[str
         "has_plan": any(rows_at(view, Place.PLAN)),
         "events": event_rows(reversed(found.events), view.now),
         "missing": found.missing,
-        "actions": actions_of("bundles", view.body, decides=any(lines_at(view, Place.LEAD))),
+        "actions": list(actions),
     }
+
+
+def _is_promoted(view: BundleView, graph: PromotionGraph) -> bool:
+    """Whether what it runs may be promoted: here, or by what it attests to other clusters."""
+    spec = view.spec
+    attests = isinstance(spec, BundleSpec) and spec.uses(AttestSpec)
+    return attests or view.name in graph.targets or names.ANN_PROMOTE_TO in view.annotations
 
 
 def bundle_parts(

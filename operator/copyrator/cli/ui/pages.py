@@ -91,7 +91,7 @@ class Pages:
         ``notice_tone``: of it.
         """
         defaults = {"live": True, "actions": (), "back": "", "here": "", "within": "", "asked": ""}
-        defaults |= {"notice": "", "notice_tone": "good"}
+        defaults |= {"notice": "", "notice_tone": "good", "barred": ""}
         values = {**defaults, **values, **self._common}
         template = content if fragment else "base.html"
         return self._templates.get_template(template).render(content=content, **values)
@@ -183,9 +183,9 @@ class Pages:
         shown = [(head, printable(text)) for head, text in parts]
         return self.page("lines.html", title=title, parts=shown, live=False, **how)
 
-    def confirm(self, **values: Any) -> str:
+    def confirm(self, title: str, **values: Any) -> str:
         """The question before something is written."""
-        return self.page("confirm.html", title=values["question"], live=False, **values)
+        return self.page("confirm.html", title=title, live=False, **values)
 
     def decision(self, seen: Snapshot, plan: Mapping[str, Any], **values: Any) -> str:
         """A plan, and the form by which it is decided; it isn't updated while it is read."""

@@ -51,15 +51,6 @@ def certificate_tone(validity: Validity) -> str:
     return {Validity.EXPIRED: "fault", Validity.VALID: "good"}.get(validity, "waiting")
 
 
-@dataclass(frozen=True, slots=True)
-class PageAction:
-    """An action that a page offers."""
-
-    verb: str
-    text: str
-    path: str
-
-
 def condition_rows(body: Body, now: datetime) -> list[dict[str, str]]:
     """The conditions of a rule or Bundle, at most CONDITIONS.
 
@@ -77,18 +68,6 @@ def condition_rows(body: Body, now: datetime) -> list[dict[str, str]]:
         }
         for one in islice(found.values(), CONDITIONS)
     ]
-
-
-def actions_of(what: str, body: Body, *, decides: bool = False) -> list[PageAction]:
-    """What can be done to a rule or Bundle; a decision about a plan comes first."""
-    spec, metadata = body.get("spec"), body["metadata"]
-    verbs = ["reconcile"]
-    if isinstance(spec, Mapping):  # the old form has no suspend
-        verbs.append("resume" if spec.get("suspend") else "suspend")
-    place = f"{what}/{segment(metadata['namespace'])}/{segment(metadata['name'])}"
-    review = PageAction("review", "Review the plan …", f"/do/approve/{place}")
-    asked = [PageAction(verb, f"{verb.capitalize()} …", f"/do/{verb}/{place}") for verb in verbs]
-    return [review, *asked] if decides else asked
 
 
 CHARACTER: Final = 7.5

@@ -23,21 +23,30 @@ from aiohttp import web
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.cli.bundles import logs
-from copyrator.cli.bundles.approve import ShownPlan
+from copyrator.cli.bundles.approve import APPROVE, ShownPlan, check_permission
 from copyrator.cli.bundles.plan import PlanView, read_plan
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.bundles.plan_page import DECISIONS, decide, decision_values
 from copyrator.cli.core.beside import beside
 from copyrator.cli.core.cluster import Target
-from copyrator.cli.core.faults import Fault, fault_of, hint
+from copyrator.cli.core.faults import Fault, fault_of
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.objects import RESOURCES, SINGULAR, Body, means, one
-from copyrator.cli.core.reconcile import annotated, set_suspend
+from copyrator.cli.core.objects import RESOURCES, SINGULAR, Body, means, one, shown
 from copyrator.cli.get import why
 from copyrator.cli.get.describe import event_rows, events_of
 from copyrator.cli.ui.bundle_page import BundleReader
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.ui.parts import actions_of, segment
+from copyrator.cli.ui.parts import segment
+from copyrator.cli.ui.questions import (
+    Answer,
+    act,
+    actions_of,
+    ask,
+    check_may_change,
+    is_verb,
+    title_of,
+    words_of,
+)
 from copyrator.cli.ui.rule_page import CopyPage, RulePage, read_filter
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import (
@@ -95,23 +104,6 @@ _OPENED: Final = (
 )
 """The answer to the token: a page, because a browser that came from a file or another site doesn't
 send a SameSite=Strict cookie when it follows a redirect."""
-
-_VERBS: Final[Mapping[str, Mapping[str, str]]] = {
-    "suspend": {
-        "rules": "No copy is written or deleted for it until it is resumed.",
-        "bundles": "Nothing is deployed for it until it is resumed; its registry is polled.",
-    },
-    "resume": {
-        "rules": "The operator writes and deletes its copies again.",
-        "bundles": "The operator deploys for it again.",
-    },
-    "reconcile": {
-        "rules": "The operator retries its failed copies at once.",
-        "bundles": "The operator polls its registry, and deploys its version even if that is "
-        "deployed already.",
-    },
-}
-"""What can be done, and what that means for a rule and a Bundle."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -288,7 +280,7 @@ class Server:
             rule=RulePage(view, seen, read_filter(request.query)),
             events=event_rows(reversed(events), view.now),
             missing=missing,
-            actions=actions_of("rules", body),
+            actions=list(actions_of("rules", body)),
         )
         return _html(html)
 
@@ -383,17 +375,40 @@ class Server:
         body = await self._object(request, what)
         if verb in DECISIONS:
             return await self._decision(request, body, may_decide=True)
-        namespace, name = _key(request)
+        return await self._confirm(request, body)
+
+    async def _confirm(
+        self, request: web.Request, body: Body, refused: str = "", reason: str = ""
+    ) -> web.Response:
+        """The question before something is written, or why it can't be done."""
+        (verb, what), question = _verb(request), None
+        try:
+            question = ask(verb, what, body)
+            barred = await self._barred(check_may_change(self.client, what, body))
+        except Fault as fault:
+            barred = fault.format_message()
         html = self.pages.confirm(
-            question=f"{verb.capitalize()} {SINGULAR[what]} {namespace}/{name}?",
-            effect=_VERBS[verb][what],
-            command=hint(verb, SINGULAR[what], f"{namespace}/{name}"),
+            f"{title_of(verb)} {shown(what, body)}?",
+            question=question,
+            barred=barred,
+            refused=refused,
+            reason=reason,
             path=request.path,
             token=self._form,
-            button=verb.capitalize(),
+            button=words_of(verb),
             back=_page_of(request),
         )
-        return _html(html)
+        return web.Response(text=html, status=409 if refused else 200, content_type="text/html")
+
+    async def _barred(self, check: Awaitable[None]) -> str:
+        """Which permission the user lacks; empty also where that isn't found out in time."""
+        try:
+            with suppress(errors.ApiError, TimeoutError):
+                async with asyncio.timeout(self.log_timeout):
+                    await check
+        except Fault as fault:
+            return fault.format_message()
+        return ""
 
     async def _plan(self, request: web.Request) -> web.Response:
         return await self._decision(request, await self._object(request, "bundles"))
@@ -402,6 +417,9 @@ class Server:
         self, request: web.Request, body: Body, *, may_decide: bool = False, refused: str = ""
     ) -> web.Response:
         """The page of a plan; what is in its log only is missing without an answer in time."""
+        barred = ""
+        if may_decide:
+            barred = await self._barred(check_permission(self.client, APPROVE, body))
         found = PlanView(
             BundleView(body, datetime.now(UTC)),
             PlanLog(fault=f"its log wasn't read within {self.log_timeout:g} s"),
@@ -415,7 +433,8 @@ class Server:
         html = self.pages.decision(
             self.live.now,
             values,
-            token=self._form if may_decide else "",
+            token=self._form if may_decide and not barred else "",
+            barred=barred,
             shown=ShownPlan.of(body),
             place="/".join(("bundles", *map(segment, _key(request)))),
             refused=refused,
@@ -423,7 +442,7 @@ class Server:
         return web.Response(text=html, status=409 if refused else 200, content_type="text/html")
 
     async def _act(self, request: web.Request) -> web.Response:
-        """Do it, and lead back to the object; a decision that can't be taken shows the plan."""
+        """Do it, and lead back to the object; where it can't be done, ask again and say why."""
         verb, what = _verb(request)
         form: Body = {}
         if request.content_type == _FORM:
@@ -433,16 +452,21 @@ class Server:
             text = "This form isn't from this page; open it again."
             return self._failed(request, "Refused", text, 403)
         key, page = _key(request), _page_of(request)
-        if verb in DECISIONS:
-            shown = ShownPlan(*(str(form.get(name, "")) for name in ("uid", "plan", "decision")))
-            try:
-                done = await decide(self.client, verb, key, shown)
-            except Fault as fault:
-                body = await one(self.client, what, *key)
-                refused = fault.format_message()
+        given = {name: str(value) for name, value in form.items()}
+        try:
+            if verb in DECISIONS:
+                shown_plan = ShownPlan(
+                    *(given.get(name, "") for name in ("uid", "plan", "decision"))
+                )
+                done = await decide(self.client, verb, key, shown_plan)
+            else:
+                answer = Answer(*(given.get(name, "") for name in Answer._fields))
+                done = await act(self.client, verb, what, key, answer)
+        except Fault as fault:
+            refused, body = fault.format_message(), await one(self.client, what, *key)
+            if verb in DECISIONS:
                 return await self._decision(request, body, may_decide=True, refused=refused)
-        else:
-            done = await act(self.client, verb, what, key)
+            return await self._confirm(request, body, refused, given.get("reason", ""))
         self._notices[page] = done
         raise web.HTTPSeeOther(page)
 
@@ -477,22 +501,6 @@ class Server:
         return web.Response(text=html, status=status, content_type="text/html")
 
 
-async def act(client: KubeClient, verb: str, what: str, key: tuple[str, str]) -> str:
-    """Do it to the object as it is now; return a sentence.
-
-    Raises:
-        Fault: it can't be done.
-        ApiError: the API server refused it.
-    """
-    body = await one(client, what, *key)
-    if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
-    rule = what == "rules"
-    annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
-    await annotated(client, what, body, annotation)
-    return "It is annotated; the operator reconciles it now."
-
-
 async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
     answer.headers.update(_HEADERS)
 
@@ -516,7 +524,9 @@ def _key(request: web.Request) -> tuple[str, str]:
 def _verb(request: web.Request) -> tuple[str, str]:
     """The verb, and the kind of the object."""
     verb, what = request.match_info["verb"], request.match_info["what"]
-    if what not in RESOURCES or not (verb in _VERBS or (verb in DECISIONS and what == "bundles")):
+    if what not in RESOURCES or not (
+        is_verb(verb, what) or (verb in DECISIONS and what == "bundles")
+    ):
         raise web.HTTPNotFound
     return verb, what
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ABSENT, PassedOver
+from copyrator.api.bundle_status import ABSENT, PassedOver, describe_cause
 from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.keys import ObjectName
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
@@ -23,6 +23,7 @@ from copyrator.api.text import (
     Detail,
     format_duration,
     parse_time,
+    said,
     short_digest,
     time_since,
     time_until,
@@ -240,7 +241,8 @@ def _describe_attempt(view: BundleView) -> Iterator[Detail]:
     if attempt.attempt:
         over = passed_over(attempt.passed_over)
         forced = f", passed over {over}" if over else ""
-        text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{forced}"
+        cause = f", {said(found)}" if (found := describe_cause(attempt)) else ""
+        text = f"#{attempt.attempt} {attempt.version} {attempt.outcome}{cause}{forced}"
         yield Detail("Last attempt", f"{text}, Job {attempt.job}")
     if attempt.next_retry_at:
         yield Detail("Next attempt", next_attempt(view))

@@ -5,7 +5,7 @@ A status has ten attempts, and the message of the newest one only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -13,9 +13,12 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     Attempted,
+    Cause,
     HistoryEntry,
     Outcome,
     Rollback,
+    cause_of,
+    describe_cause,
 )
 from copyrator.api.text import parse_time, said, times
 from copyrator.bundles.words import Tone, VersionEvent, load_words
@@ -50,6 +53,13 @@ _TONES: Final = {
 """Of those that aren't good."""
 
 
+_BY_CAUSE: Final[Mapping[str, VersionChange]] = {
+    Cause.CORRECTION: VersionChange.CORRECTED,
+    Cause.ROLLBACK: VersionChange.ROLLED_BACK,
+}
+"""Of those that succeeded."""
+
+
 def timeline(view: BundleView, sources: Iterable[Body] = ()) -> list[VersionEvent]:
     """The entries, the newest first, and before them what holds without a time.
 
@@ -76,9 +86,10 @@ class _Notes:
         self._features = [one.notes(view, sources) for one in load_words()]
 
     def of(self, entry: HistoryEntry | Attempted, stamp: str | None) -> list[str]:
-        """By whom it was approved, where it came from, and what a forced deploy passed over."""
-        over = passed_over(entry.passed_over)
+        """What it was made for, where it came from, and what a forced deploy passed over."""
+        over, cause = passed_over(entry.passed_over), describe_cause(entry)
         return [
+            *([said(cause)] if cause else ()),
             *(text for notes in self._features for text in notes(entry, stamp)),
             *([f"passed over {said(over)}"] if over else ()),
         ]
@@ -86,21 +97,17 @@ class _Notes:
 
 def _attempts(view: BundleView, notes: _Notes) -> Iterator[VersionEvent]:
     """The attempts that have ended, oldest first."""
-    attempt, pin, spec = view.status.attempted, view.status.pin, view.spec
-    had: list[str | None] = []
+    attempt, spec = view.status.attempted, view.spec
+    last: str | None = None
     for entry in reversed(view.status.past):
         is_newest = bool(entry.job) and entry.job == attempt.job
         is_stuck = is_newest and isinstance(spec, BundleSpec) and is_quarantined(spec, view.status)
         change = VersionChange.FAILED
         if entry.outcome == Outcome.SUCCEEDED:
             change = VersionChange.DEPLOYED
-            if had and had[-1] == entry.digest:
+            if last is not None and last == entry.digest:
                 change = VersionChange.DEPLOYED_AGAIN
-            elif entry.digest in had or (entry.digest == pin.digest and entry.digest):
-                change = VersionChange.ROLLED_BACK
-            if entry.correction:
-                change = VersionChange.CORRECTED
-            had.append(entry.digest)
+            change, last = _BY_CAUSE.get(cause_of(entry), change), entry.digest
         elif entry.outcome == Outcome.INTERRUPTED:
             change = VersionChange.INTERRUPTED
         newest = _of_newest(view, is_stuck=is_stuck) if is_newest else ()

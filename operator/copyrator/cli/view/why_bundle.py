@@ -232,7 +232,8 @@ def list_steps(view: BundleView, spec: BundleSpec) -> list[DeployStep]:
 
 def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
     status = view.status
-    attempt, there, available = status.attempted, status.deployed, status.available
+    attempt, there = status.attempted, status.deployed
+    wanted = status.pin if status.pin.digest else status.available
     if attempt.is_running:
         text = f"{said(attempt.version)} is being deployed by the Job {said(attempt.job)}"
         since = time_since(attempt.started_at, view.now)
@@ -250,13 +251,13 @@ def _deploy_step(view: BundleView, *, is_free: bool) -> DeployStep:
             ends="is retried",
             command=view.hint("logs"),
         )
-    if not is_free or not available.version:
+    if not is_free or not wanted.version:
         text = f"{said(there.version)} stays deployed" if there.version else ""
         return DeployStep("deploy", StepState.NOT_REACHED, text)
-    if there.digest == available.digest:
+    if there.digest == wanted.digest:
         text = f"{said(there.version)} is deployed, for {time_since(there.time, view.now)}"
         return DeployStep("deploy", StepState.PASSED, text)
-    return DeployStep("deploy", StepState.WAITING, f"that of {said(available.version)} begins soon")
+    return DeployStep("deploy", StepState.WAITING, f"that of {said(wanted.version)} begins soon")
 
 
 def _version(view: BundleView, spec: BundleSpec) -> DeployStep:

@@ -59,6 +59,9 @@ from copyrator.workqueue.queue import Done, Failed, Outcome, Priority, RequeueAf
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
+WATCH_PATIENCE = 10.0
+"""Seconds before it is reported that a rule's watches fail, unless they are refused; their recovery
+is an event. Those of a process that was suspended seem to have failed for all that time."""
 KIND_AGAIN = 15.0
 """Seconds before a kind that the cluster doesn't serve is looked up again."""
 
@@ -306,7 +309,14 @@ class RuleReconciler:
         elif all(watch.synced for watch in watches):
             state.phase = RulePhase.SERVING
         else:
+            now = context.monotonic()
+            if state.phase is RulePhase.SERVING:
+                state.next_fault = now + WATCH_PATIENCE
             state.phase = RulePhase.INCOMPLETE
+            refusals = errors.Forbidden, errors.NotFound
+            is_refused = any(isinstance(watch.failure, refusals) for watch in watches)
+            if now < state.next_fault and not is_refused:
+                raise StoppedError(None, state.next_fault - now)
 
     def _watches_of(self, state: RuleState, compiled: CompiledRule) -> list[Registration]:
         view, namespaces = self._context.kinds[compiled.resource], self._context.namespace_watch

@@ -234,6 +234,7 @@ class RuleState:
         dropped: fields of copies that the API server has dropped; None: this version of the spec
             has written nothing yet.
         next_status: loop time before which no status is written.
+        next_fault: loop time before which it isn't reported that watches fail.
         report_by: loop time after which the status isn't delayed any more; inf: it is up to date.
         next_summary: loop time before which changes of copies cause no summary.
         watch_health: whether each of its watches was complete when that was last looked at: when it
@@ -254,6 +255,7 @@ class RuleState:
     found: ReadyCondition | None = None
     dropped: set[str] | None = None
     next_status: float = 0.0
+    next_fault: float = 0.0
     report_by: float = math.inf
     next_summary: float = 0.0
     watch_health: tuple[bool, ...] = ()

@@ -34,7 +34,9 @@ def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
     assert "\nRISK OPERATION KIND NAMESPACE NAME\n" in shown
     assert "\n create ConfigMap - shop-app\n" in shown
     assert f"\nrisky create Role - {ROLE}\n" in shown
-    assert "\n ┌ Create ConfigMap/shop-app\n" in shown
+    head = f"Diff:\n create Role/{ROLE} (rbac.authorization.k8s.io), risky\n + apiVersion: rbac."
+    assert head in shown
+    assert "\n create ConfigMap/shop-app\n + apiVersion: v1\n + data:\n + text: one\n" in shown
     assert "werf.io/version" not in said, "it is in every plan"
     assert f"with them: copyrator plan bundle {planned.name} --whole\n" in shown
     whole = planned.types("plan --whole", code=2)
@@ -180,8 +182,8 @@ def test_other_commands_show_the_plan_and_who_approved(planned):
     assert f" Risky: {RISKY}\n" in said
     assert f"To decide: copyrator approve bundle {planned.name} or copyrator reject" in said
     said = plainly(planned.types("history"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME APPROVED BY REASON"
-    assert "Succeeded ann" in said
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON NOTE"
+    assert "Succeeded - approved by ann" in said
     assert PLAN[::-1] in planned.types("history -o wide")
     said = planned.stage.types(f"why {planned.name} --kind bundle")
     assert "  State:         waits for a decision; expires in 23h\n" in said

@@ -35,17 +35,28 @@ def test_without_a_message_nothing_is_added():
     assert failure({}, {"outcome": "Failed"}) == []
 
 
-def test_a_correction_and_a_forced_deploy_are_named():
-    entries = [
-        {"outcome": "Succeeded", "correction": True},
-        {"outcome": "Succeeded", "correction": False, "passedOver": [{"name": "age"}]},
-    ]
+def cells(entries, *heads):
     view = BundleView({"status": {"history": entries}}, datetime(2026, 1, 2, tzinfo=UTC))
-    (column,) = (one for one in history_columns(view) if one.head == "NOTE")
-    assert [column.value(one) for one in view.status.past] == [
-        "correction of drift",
-        "passed over age",
+    columns = [one for one in history_columns(view) if one.head in heads and not one.wide]
+    return [tuple(column.value(one) for column in columns) for one in view.status.past]
+
+
+def test_what_attempts_were_made_for_is_shown_also_of_those_before_it_was_recorded():
+    entries = [
+        {"cause": "SpecChanged", "by": "field manager\x1b kubectl-edit"},
+        {"cause": "NewVersion", "by": "ann", "approvedBy": "ann"},
+        {"correction": True},
+        {"approvedBy": "bob", "passedOver": [{"name": "age"}]},
+        {},
     ]
+    assert cells(entries, "CAUSE", "NOTE") == [
+        ("SpecChanged", r"by field manager\x1b kubectl-edit"),
+        ("NewVersion", "approved by ann"),
+        ("Correction", ""),
+        ("-", "approved by bob; passed over age"),
+        ("-", ""),
+    ]
+    assert cells([{"outcome": "Failed"}], "CAUSE", "NOTE") == [()]
 
 
 def test_rows_with_all_that_there_is_to_say_arent_broken_in_80_columns(capsys, monkeypatch):
@@ -58,15 +69,15 @@ def test_rows_with_all_that_there_is_to_say_arent_broken_in_80_columns(capsys, m
         "revision": 120,
         "outcome": "Interrupted",
         "reason": "ReleaseNotAccepted",
-        "approvedBy": "oidc:jane.doe@company.example.com",
-        "correction": True,
+        "by": "field manager " + "x" * 40,
+        "cause": "ValuesChanged",
         "passedOver": [{"name": one} for one in ("age", "promotion", "windows", "freeze")],
     }
     view = BundleView({"status": {"history": [entry, entry]}}, datetime(2026, 1, 2, tzinfo=UTC))
     Table(history_columns(view)).print(view.status.past)
     head, *lines = Text.from_ansi(capsys.readouterr().out).plain.splitlines()
-    assert head.split() == ["WHEN", "VERSION", "DIGEST", "OUTCOME", "APPROVED", "BY"]
-    row = ["24h", "1.12.3-rc.10", "a" * 12, "Interrupted", "oidc:jane.doe@company.example.com"]
-    note = "  correction of drift; passed over age, promotion, windows, freeze"
-    assert [line.split() for line in lines[::2]] == [row, row]
-    assert lines[1::2] == [note, note]
+    assert head.split() == ["WHEN", "VERSION", "DIGEST", "REVISION", "OUTCOME", "CAUSE"]
+    row = ["24h", "1.12.3-rc.10", "a" * 12, "120", "Interrupted", "ValuesChanged"]
+    by = f"  by field manager {'x' * 40}; passed over age,"
+    assert [line.split() for line in lines[::3]] == [row, row]
+    assert lines[1::3] == [by, by]

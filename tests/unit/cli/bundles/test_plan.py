@@ -190,7 +190,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: Any, log: PlanLog, **change
 def test_a_diff_cant_move_the_cursor_nor_begin_a_line_as_this_program_does(monkeypatch, capsys):
     diff = "\x1b[1A\x1b[2K\n+ a\rb\u202e\nChanges:       no operations\n" + "+ word " * 40
     said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, diff))
-    _, _, below = said.partition("Diff, as werf printed it:\n")
+    _, _, below = said.partition("What else werf printed:\n")
     assert below.startswith(
         "  \\x1b[1A\\x1b[2K\n  + a\\rb\\u202e\n  Changes:       no operations\n"
     )
@@ -215,8 +215,10 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
         "┌ Create ConfigMap/a\n│ + metadata:\n│ +   annotations:\n│ +     x: y\n"
         "│ +     werf.io/version: v2.67.0\n└ Create ConfigMap/a"
     )
-    said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, diff))
-    assert "│ +     x: y\n" in said
+    made = replace(operation("ConfigMap"), type=OperationType.CREATE)
+    said = printed(monkeypatch, capsys, PlanLog((made, *OPERATIONS), diff))
+    assert "\nDiff:\n  create ConfigMap/a\n    + metadata:\n    +   annotations:\n" in said
+    assert "    +     x: y\n" in said
     assert "werf.io/version" not in said
     hint = "Not shown: 1 line of the bundle's download, werf's version and managedFields"
     assert f"{hint}; with them: copyrator plan bundle apps/shop --whole" in " ".join(said.split())
@@ -226,6 +228,54 @@ def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys)
     assert "werf.io/version: v2.67.0" in said
     assert "--whole" not in said
     assert "werf.io/version: v2.67.0" in document(found)["diff"]
+
+
+def test_the_diff_is_printed_by_object_as_the_page_has_it_within_limits(capsys):
+    """Huge and hostile ones: the output is bounded, in order, and moves no cursor."""
+    kinds = ("ConfigMap", "Secret", "Role")
+    operations = tuple(map(operation, kinds))
+    content = {
+        "ConfigMap": ["+ x: \x1b[2J\u202e" + "y" * 2000, *["- z: 1"] * 1000],
+        "Secret": ["- data:", "+   pw: VALUE", "+     VALUE"],
+        "Role": ["+ rules: []"],
+    }
+    blocks = [
+        "\n".join(
+            [f"┌ Update {kind}/a", *(f"│ {one}" for one in content[kind]), f"└ Update {kind}/a"]
+        )
+        for kind in kinds
+    ]
+    log = PlanLog(
+        operations, "\n".join([*blocks, "┌ Update Foo/b", "│ + 1", "└ Update Foo/b", "end"])
+    )
+    risky = {"risky": ["update ::Role:a"], "riskyOperations": 1}
+    found = PlanView(view(plan=PLAN | risky), log)
+    show(found)
+    said = capsys.readouterr().out
+    assert "VALUE" not in said + str(document(found)["diff"])
+    said = said[said.index("\nDiff:\n") :]
+    heads = [line for line in said.splitlines() if line[:2] != "  " or line[2:3] not in (" ", "")]
+    assert [line for line in heads if line] == [
+        "Diff:",
+        "  update Role/a, risky",
+        "  update Secret/a, contents hidden",
+        "  update ConfigMap/a",
+        "What werf shows of objects with equal names, or of more than the operations:",
+        "  Update Foo/b",
+        "What else werf printed:",
+        "  end",
+        "Not shown: 801 lines of long diffs; with them: copyrator plan bundle apps/shop --whole",
+    ]
+    assert "    + x: \\x1b[2J\\u202e" in said
+    assert "    +   pw: <hidden>\n    +     <hidden>\n" in said
+    assert "    … 801 more lines\n" in said
+    assert max(map(len, said.splitlines())) < 1100
+    show(found, whole=True)
+    said = capsys.readouterr().out
+    assert said.count("    - z: 1\n") == 1000
+    assert "y" * 2000 in said
+    assert "VALUE" not in said
+    assert "Not shown" not in said
 
 
 def test_a_diff_that_is_cut_says_where_all_of_it_is(monkeypatch, capsys):
@@ -353,9 +403,9 @@ def test_hooks_of_rollback_and_uninstall_and_what_runs_as_the_account_are_listed
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = lines.index("RISK OPERATION WHEN KIND NAMESPACE NAME ROLE")
     assert lines[at + 1 : at + 4] == [
+        "risky create at uninstall Job - purge as the deploying account",
         "update Job - migrate",
         "create at rollback Job - migrate",
-        "risky create at uninstall Job - purge as the deploying account",
     ]
     assert "The diff has no contents of what is created at rollback or at uninstall." in lines
     fields = ("type", "when", "asDeployingAccount", "risky")

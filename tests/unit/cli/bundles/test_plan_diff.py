@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.cli.bundles.plan_log import ObjectDiff, fold, sign_of, split
+from copyrator.cli.bundles.plan_log import fold, hide_secrets, split
+from copyrator.cli.view.diffs import DiffView, LineBudget, sign_of
 
 FACTS = Path(__file__).parents[4] / "docs" / "facts" / "werf-output"
 ALWAYS = re.compile(
@@ -207,7 +208,10 @@ HOOK, UPDATED, GONE = "Create ConfigMap/hook", "Update ConfigMap/cm", "Delete Co
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_werf_really_prints_is_split_by_object(version):
     objects, others = split(fold("\n".join(lines_of(version, "plan-update")))[0])
-    found = {one.title: (one.kind, one.added, one.removed, one.is_hidden) for one in objects}
+    found = {}
+    for one in objects:
+        shown = DiffView.of(one.lines, LineBudget(None))
+        found[one.title] = (one.kind, shown.added, shown.removed, one.is_hidden)
     secret = (1, 1) if version.startswith("3") else (0, 0)
     assert found == {
         HOOK: ("ConfigMap", 9, 0, False),
@@ -227,19 +231,21 @@ def test_what_werf_really_prints_is_split_by_object(version):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["plan-update-whole", "plan-first-whole"])
 def test_a_secrets_values_are_left_out_where_werf_prints_them(version, name):
-    objects, _ = split("\n".join(lines_of(version, name)))
-    secrets = [one for one in objects if one.kind == "Secret"]
+    text = "\n".join(lines_of(version, name))
+    objects, safe = split(text)[0], split(hide_secrets(text))[0]
+    secrets = [both for both in zip(objects, safe, strict=True) if both[0].kind == "Secret"]
     assert len(secrets) == 2
-    for one in secrets:
-        before, after = one.lines, one.without_values().lines
+    for one, shown in secrets:
+        before, after = one.lines, shown.lines
         assert len(before) == len(after)
         values = {line.partition("pw: ")[2] for line in before if "pw: " in line}
         assert values
         assert not any(value in line for line in after for value in values)
         assert any(line.endswith("  pw: <hidden>") for line in after)
-        assert one.without_values().is_hidden
-    others = [one for one in objects if one.kind != "Secret"]
-    assert [one.without_values() for one in others] == others
+        assert shown.is_hidden
+    assert [one for one in safe if one.kind != "Secret"] == [
+        one for one in objects if one.kind != "Secret"
+    ]
 
 
 @given(st.dictionaries(
@@ -256,8 +262,8 @@ def test_a_secrets_values_are_left_out_where_werf_prints_them(version, name):
 def test_no_value_in_a_secret_is_left_wherever_it_is(tree):
     lines = yaml.safe_dump(tree, width=9999).rstrip("\n").split("\n")
     assert any("VALUE" in line for line in lines)
-    shown = ObjectDiff("Create Secret/a", tuple(f"+ {line}" for line in lines)).without_values()
-    assert not any("VALUE" in line for line in shown.lines)
+    content = "\n".join(f"│ + {line}" for line in lines)
+    assert "VALUE" not in hide_secrets(f"┌ Create Secret/a\n{content}\n└ Create Secret/a")
 
 
 @pytest.mark.parametrize(
@@ -306,8 +312,16 @@ def test_a_line_among_those_of_a_secret_makes_no_value_visible(before):
     content = ["│   data:", "│ +   pw: VALUE", "│ -   old: VALUE"]
     frame = ["┌ Update Secret/a", *content, "└ Update Secret/a"]
     frame.insert(before + 1, "WARNING: it takes long")
-    objects, others = split("\n".join([*frame, "│ of no object"]))
-    assert "VALUE" not in str([one.without_values() for one in objects])
-    assert "VALUE" not in str(others)
-    assert others[0] == "WARNING: it takes long" or before == 0
-    assert others[-1] == "│ of no object"
+    text = hide_secrets("\n".join([*frame, "│ of no object"]))
+    assert "VALUE" not in text
+    assert "WARNING: it takes long" in text
+    assert text.endswith("\n│ of no object")
+
+
+def test_werfs_words_in_place_of_a_secret_quote_no_value():
+    text = "┌ Blind apply Secret/a\n│ {}\n└ Blind apply Secret/a"
+    for words, shown in (
+        ("<hidden sensitive changes>", "<hidden sensitive changes>"),
+        ("<blind apply reason: error: not with VALUE>", "<hidden>"),
+    ):
+        assert hide_secrets(text.format(words)) == text.format(shown)

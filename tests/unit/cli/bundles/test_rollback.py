@@ -200,7 +200,7 @@ class Server:
         self.operate()
         return self.body
 
-    async def patch(self, _res: Any, _namespace: str, _name: str, patch: Any) -> Any:
+    async def patch(self, _res: Any, _namespace: str, _name: str, patch: Any, **_: Any) -> Any:
         if self.rivals:
             self.rivals -= 1
             raise ConflictError

@@ -113,7 +113,8 @@ FAILING = {
 
 
 SIGNED = [Column("NAME", str), Column("WHAT", lambda _: "+a ~b.c -d is -new", signed=True)]
-DIFF = ["  ┌ Update ConfigMap/a", "  │   data:", "  │ -   x: 1", "  │ +   x: 2", "  │ +"]
+DIFF = [("same", "  data:"), ("removed", "-   x: 1"), ("added", "+   x: 2"), ("added", "+ ")]
+PLAIN_DIFF = ["    data:", "  -   x: 1", "  +   x: 2", "  +"]
 
 
 @pytest.mark.usefixtures("terminal")
@@ -122,10 +123,10 @@ def test_what_is_added_changed_and_removed_is_coloured_on_a_terminal(capsys):
     line = capsys.readouterr().out.splitlines()[1]
     coloured = ["\x1b[32m+a\x1b[0m", "\x1b[33m~b.c\x1b[0m", "\x1b[31m-d\x1b[0m", "is", "-new"]
     assert line.split()[1:] == coloured
-    prose(paint_diff(DIFF))
-    head, same, *changed = capsys.readouterr().out.splitlines()
-    assert [head, same] == DIFF[:2]
-    for line, plain, colour in zip(changed, DIFF[2:], (31, 32, 32), strict=True):
+    prose(paint_diff(DIFF, "  "))
+    same, *changed = capsys.readouterr().out.splitlines()
+    assert same == PLAIN_DIFF[0]
+    for line, plain, colour in zip(changed, PLAIN_DIFF[1:], (31, 32, 32), strict=True):
         assert line == f"\x1b[{colour}m{plain}\x1b[0m"
 
 
@@ -134,10 +135,10 @@ def test_a_pipe_and_who_wants_no_colours_get_diffs_without(capsys, monkeypatch):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         Table(SIGNED).print(["row"])
-        prose(paint_diff(DIFF))
+        prose(paint_diff(DIFF, "  "))
         printed = capsys.readouterr().out
         assert not re.search("\x1b.[0-9;]*3[0-9]m", printed)
-        assert Text.from_ansi(printed).plain.splitlines()[2:] == DIFF
+        assert Text.from_ansi(printed).plain.splitlines()[2:] == PLAIN_DIFF
 
 
 @pytest.mark.usefixtures("terminal")

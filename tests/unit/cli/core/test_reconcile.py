@@ -131,7 +131,9 @@ class Server:
     async def get(self, *_: object) -> dict[str, Any]:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
-    async def patch(self, _what: object, _place: str, _name: str, patch: Any) -> dict[str, Any]:
+    async def patch(
+        self, _what: object, _place: str, _name: str, patch: Any, **_: Any
+    ) -> dict[str, Any]:
         self.patches.append(patch)
         return self.states[0]
 

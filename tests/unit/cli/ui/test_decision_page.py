@@ -10,14 +10,9 @@ from copyrator.bundles.plans.operations import Operation, OperationType
 from copyrator.cli.bundles.approve import APPROVE
 from copyrator.cli.bundles.plan import PlanView
 from copyrator.cli.bundles.plan_log import PlanLog
-from copyrator.cli.bundles.plan_page import (
-    ALL_LINES,
-    LINES,
-    choices,
-    decision_values,
-    describe_plan_effect,
-)
+from copyrator.cli.bundles.plan_page import choices, decision_values, describe_plan_effect
 from copyrator.cli.view.bundle import BundleView
+from copyrator.cli.view.diffs import ALL_LINES, LINES
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 WAITS = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval", "message": "look"}

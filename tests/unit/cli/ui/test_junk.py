@@ -24,6 +24,7 @@ from copyrator.cli.bundles.plan_page import decision_values
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.ui.bundle_page import Readings, ReleaseReading, SectionDiffs
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.questions import actions_of, ask
 from copyrator.cli.ui.rule_page import RulePage
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import SORTS, CopySearch, Query, View, list_rows, matrix, search
@@ -165,6 +166,12 @@ def test_no_status_of_a_bundle_breaks_a_page(status: Any) -> None:
     PAGES.decision(
         known, values, token="t", shown=ShownPlan.of(body), place="bundles/infra/b", refused=""
     )
+    for action in actions_of("bundles", body, promotes=True):
+        PAGES.confirm(
+            action.text,
+            question=ask(action.verb, "bundles", body),
+            **dict.fromkeys(("refused", "reason", "path", "token", "button"), ""),
+        )
     render_all(known)
 
 

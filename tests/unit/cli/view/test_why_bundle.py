@@ -292,15 +292,19 @@ def steps(spec: dict[str, Any] | None = None, **status: Any) -> list[tuple[str, 
 
 
 CHECKS = [("version", "passed"), ("downgrade", "passed"), ("quarantine", "passed")]
+PINNED = [CHECKS[0], ("pin", "passed"), *CHECKS[1:]]
+OLDER = {"version": "1.1", "digest": f"sha256:{'1' * 64}"}
 THERE = {"version": "1.2", "digest": AVAILABLE["digest"], "time": "2026-01-02T11:00:00Z"}
 
 
-@pytest.mark.needs("age", "approval")
+@pytest.mark.needs("age", "approval", "rollback")
 @pytest.mark.parametrize(
     ("spec", "status", "said"),
     [
         ({}, {"deployed": THERE}, [*CHECKS, ("deploy", "passed")]),
         ({}, {"deployed": {**THERE, "digest": "sha256:1"}}, [*CHECKS, ("deploy", "waiting")]),
+        ({}, {"deployed": OLDER, "pin": OLDER}, [*PINNED, ("deploy", "passed")]),
+        ({}, {"deployed": THERE, "pin": OLDER}, [*PINNED, ("deploy", "waiting")]),
         ({}, {"attempted": {"outcome": "Running"}}, [*CHECKS, ("deploy", "waiting")]),
         ({}, {"attempted": {"outcome": "Failed"}}, [*CHECKS, ("deploy", "failed")]),
         (

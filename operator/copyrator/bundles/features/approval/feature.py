@@ -186,7 +186,7 @@ class ApprovalFeature(HoldingFeature):
         if is_correction:
             return status
         if proposal.spec.uses(ApprovalSpec):
-            return use_plan(status)
+            return self.with_approver(proposal.entry, use_plan(status))
         return status.with_part(status.part(PlanStatus).remove_plan())
 
     async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -33,8 +33,6 @@ from copyrator.bundles.plans.plan_words import (
     operation_counts,
 )
 from copyrator.bundles.words import (
-    Body,
-    Deploy,
     Notice,
     Place,
     Told,
@@ -278,16 +276,6 @@ class ApprovalWords(Words):
             ends = plan.expires_at and f"; it expires {time_until(plan.expires_at, view.now)}"
             version, counts = said(plan.version), operation_counts(plan)
             yield f"{version} waits for a decision about its plan ({counts}){ends or ''}."
-
-    def notes(
-        self,
-        view: View,  # noqa: ARG002
-        sources: Sequence[Body],  # noqa: ARG002
-    ) -> Callable[[Deploy, str | None], Iterable[str]]:
-        """Who approved it."""
-        return lambda entry, _: (
-            [f"approved by {said(entry.approved_by)}"] if entry.approved_by else ()
-        )
 
     def events(
         self,

@@ -137,6 +137,7 @@ class DriftFeature(HoldingFeature):
         status = proposal.status
         if is_correction:
             status = record_correction(status, proposal.spec)
+            status = self.with_approver(proposal.entry, status)
         return break_off_check(status)
 
     async def tidy(self, before: BundleEntry, written: BundleEntry) -> None:

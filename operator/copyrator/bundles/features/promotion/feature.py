@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleStatus, Cause
 from copyrator.api.conditions import PAUSES
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_PROMOTE_TO
+from copyrator.api.structs import replace
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.context import Context
+from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Feature, Parts, Registry
 from copyrator.bundles.engine.gate import Candidate, Findings, Occasion, next_verdict_change
 from copyrator.bundles.engine.links import Link, Named, edges
@@ -140,6 +142,13 @@ class PromotionFeature(Feature):
         return self._attestations.of(registry, candidate.digest, attesters)
 
     # --- a Bundle that others are promoted from ---------------------------------------------------
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """A new version was promoted, where the spec says from what."""
+        status, is_new = proposal.status, proposal.status.attempted.cause == Cause.NEW_VERSION
+        if is_correction or not (is_new and proposal.spec.uses(PromotionSpec)):
+            return status
+        return replace(status, attempted=replace(status.attempted, cause=Cause.PROMOTION))
 
     def keep(self, entry: BundleEntry) -> Step:
         """Record what has changed by something outside the status, such as a hold."""

@@ -11,6 +11,7 @@ doesn't continue at it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -236,7 +237,7 @@ def _deployed_for(record: SoakStatus, name: str, seen: SeenTime, now: datetime) 
     """How long it has been deployed in a Bundle; the text doesn't change with the time alone."""
     since = parse_time(record.since)
     if record.until is None and since is not None:
-        lost = format_duration(seen.unseen(since, now).total_seconds())
+        lost = format_duration(math.ceil(seen.unseen(since, now).total_seconds()))
         text = f"has been deployed in {name} since {record.since}"
         return text + (f" ({lost} without an operator don't count)" if lost != "0s" else "")
     why = f" ({record.broken_by})" if record.broken_by else ""

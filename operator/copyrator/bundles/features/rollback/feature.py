@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleStatus, Cause
 from copyrator.api.conditions import ConditionType
 from copyrator.api.reasons import AnyReason
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.structs import replace
 from copyrator.bundles.engine.bundle import BundleEntry
 from copyrator.bundles.engine.conditions import pinned
+from copyrator.bundles.engine.deciding import Proposal
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.engine.step import Step
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
@@ -34,6 +36,16 @@ class RollbackFeature(Feature):
     def wants(self, entry: BundleEntry, spec: BundleSpec) -> object:
         """The pin, and the digests that aren't chosen."""
         return entry.status.part(PinStatus), spec.part(RollbackSpec)
+
+    def begun(self, proposal: Proposal, *, is_correction: bool) -> BundleStatus:
+        """A version that wasn't deployed before it was pinned is deployed by the pin."""
+        status, before = proposal.status, proposal.entry.status
+        last = before.attempted.digest or before.deployed.digest
+        if is_correction or not status.attempted.digest == status.pin.digest != last:
+            return status
+        by = proposal.entry.managers.writer(names.ANN_PIN)
+        attempted = replace(status.attempted, cause=Cause.ROLLBACK, by=by)
+        return replace(status, attempted=attempted)
 
     def is_told(
         self,

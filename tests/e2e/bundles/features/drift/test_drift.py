@@ -168,6 +168,7 @@ def test_what_others_change_is_found_and_put_right(release: Team) -> None:
     status = team.wait_deployed("shop", digest)
     assert status["history"][0]["outcome"] == "Succeeded"
     assert status["history"][0]["correction"] is True
+    assert status["history"][0]["cause"] == "Correction"
     is_served = int(team.api.get("/version")["minor"]) >= 30
     assert status["attempted"].get("guarded", False) is is_served
     assert status["deployed"]["revision"] == 3, "after the first and the one by hand"

@@ -48,6 +48,8 @@ def test_a_version_goes_from_dev_to_staging_and_to_production(team: Team) -> Non
     digest = team.status("dev")["deployed"]["digest"]
     team.wait_deployed("staging", digest)
     assert begun(team, "staging") >= since(team, "dev") + timedelta(seconds=3)
+    causes = [team.status(one)["history"][0]["cause"] for one in ("dev", "staging")]
+    assert causes == ["NewVersion", "Promotion"]
     expected = waits_until(team)
     assert expected == since(team) + timedelta(seconds=SOAK)
     team.first_job("production")

@@ -15,17 +15,17 @@ def test_what_each_attempt_did_is_said_in_words_the_newest_first() -> None:
         entry(5, "1.2", "c", reason="Deployed", approvedBy="ann"),
         entry(4, "1.2", "c", "Failed", reason="DeployFailed", approvedBy="ann"),
         entry(3, "1.1", "b", passedOver=[{"name": "window", "reason": "OutsideWindow"}]),
-        entry(2, "1.0", "a"),
+        entry(2, "1.0", "a", cause="NewVersion", by="bob", approvedBy="bob"),
     ]
     assert shown(bundle(history=history)) == [
-        ("Drift corrected", "1.1"),
+        ("Drift corrected", "1.1", "Correction"),
         ("Deployed again", "1.1"),
-        ("Rolled back", "1.1"),
+        ("Deployed", "1.1"),  # that its digest was deployed before doesn't say why
         ("Interrupted", "1.2"),
         ("Deployed", "1.2", "approved by ann"),
         ("Failed", "1.2", "approved by ann"),
         ("Deployed", "1.1", "passed over window"),
-        ("Deployed", "1.0"),
+        ("Deployed", "1.0", "NewVersion, approved by bob"),
     ]
     reasons = [one.reason for one in events(bundle(history=history)) if one.reason]
     assert reasons == ["JobLost", "DeployFailed"]

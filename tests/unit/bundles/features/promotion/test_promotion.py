@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import causes
 from tests.builders.bundles import bundle
 from tests.replacing import replace
 
@@ -17,6 +18,7 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
 from copyrator.api.text import format_time
+from copyrator.bundles.engine.deciding import DeployReason
 from copyrator.bundles.engine.gate import (
     NOTHING_FOUND,
     PASSED,
@@ -28,6 +30,7 @@ from copyrator.bundles.engine.gate import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.features.promotion.feature import PromotionFeature
 from copyrator.bundles.features.promotion.fields import (
     DEFAULT_SOAK,
     MAX_HOLD_TEXT,
@@ -283,6 +286,8 @@ def test_time_that_nobody_saw_does_not_count_and_is_said() -> None:
     assert isinstance(got, Waiting)
     assert got.until == at(75)
     assert "since 2026-05-04T12:00:00Z (15m without an operator don't count), and" in got.message
+    # The end of a gap is rounded up to whole seconds, so it may be in the future.
+    assert judge(soaked(), now=at(25) - timedelta(seconds=0.6), seen=seen) == got
     assert judge(soaked(), now=at(75), seen=seen) is PASSED
     before = judge(soaked(), now=at(60), seen=SeenTime(since=at(30)))
     assert isinstance(before, Waiting)
@@ -385,3 +390,21 @@ def test_every_wait_ends_when_its_message_said_and_not_before(
         assert all(end <= now for end in changes(Sources(tuple(sources), seen)))
     else:
         assert judge(*sources, now=now + timedelta(days=9), seen=seen) is not PASSED
+
+
+@pytest.mark.parametrize(
+    ("need", "wanted", "cause"),
+    [
+        (DeployReason.VERSION, {"digest": causes.B}, "Promotion"),
+        (DeployReason.REQUEST, {"digest": causes.B}, "Requested"),  # it may pass over the gate
+        (DeployReason.VALUES, {"values_hash": "w"}, "ValuesChanged"),
+    ],
+)
+def test_a_new_version_of_a_promoted_bundle_is_a_promotion(
+    need: DeployReason, wanted: dict[str, Any], cause: str
+) -> None:
+    promoted = {"promoteFrom": {"bundles": [{"name": "staging"}]}}
+    entry = causes.entry_of(causes.GOOD, **promoted)
+    feature = PromotionFeature(cast("Any", None))
+    status = causes.begun(entry, need, replace(causes.WANTED, **wanted), feature)
+    assert causes.described(status) == cause

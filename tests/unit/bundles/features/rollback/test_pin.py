@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import causes
 from tests.builders.bundles import bundle, parsed
 from tests.replacing import replace
 
@@ -25,7 +26,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.schema import Packed
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.conditions import update_pending
-from copyrator.bundles.engine.deciding import Evidence, finish
+from copyrator.bundles.engine.deciding import DeployReason, Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
 from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
@@ -323,3 +324,23 @@ def test_each_change_is_told_once(before: PinStatus, now: PinStatus, events: lis
     context: Any = SimpleNamespace(emit=emit)
     RollbackFeature(context).record(entry(before), entry(now))
     assert told == events
+
+
+@pytest.mark.parametrize(
+    ("digest", "need", "cause"),
+    [
+        (B, DeployReason.VERSION, "Rollback, by field manager kubectl-annotate"),
+        # pinned together with a force
+        (B, DeployReason.REQUEST, "Rollback, by field manager kubectl-annotate"),
+        (A, DeployReason.VALUES, "ValuesChanged"),  # while it is pinned
+        (A, DeployReason.CORRECTION, "Correction"),
+    ],
+)
+def test_a_pin_is_the_cause_of_the_first_attempt_at_its_version(
+    digest: str, need: DeployReason, cause: str
+) -> None:
+    pin = PinStatus(requested=f"1.0.0@{digest}", version="1.0.0", digest=digest)
+    entry = causes.entry_of(causes.GOOD.with_part(pin))
+    wanted = replace(causes.WANTED, digest=digest, values_hash="w")
+    found = causes.begun(entry, need, wanted, RollbackFeature(cast("Any", None)))
+    assert causes.described(found) == cause

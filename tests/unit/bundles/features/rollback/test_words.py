@@ -44,7 +44,8 @@ def test_a_pin_and_skipped_digests_have_the_command_that_ends_them() -> None:
     pin = {"version": "1.0", "digest": digest("a"), "at": "2026-01-09T12:00:00Z"}
     skipped = {"skip-digests": f"{digest('c')},{digest('d')}"}
     rejected = [{"version": "1.3", "reason": "Skipped"}]
-    history = [entry(9, "1.0", "a"), entry(8, "1.2", "c")]
+    pinned = entry(9, "1.0", "a", cause="Rollback", by="field manager copyrator-cli")
+    history = [pinned, entry(8, "1.2", "c"), entry(7, "1.0", "a")]
     body = with_history(
         annotations=skipped, pin=pin, history=history, available={"rejected": rejected}
     )
@@ -55,4 +56,8 @@ def test_a_pin_and_skipped_digests_have_the_command_that_ends_them() -> None:
         ("Rolled back", "1.0", ""),
         ("Pinned", "1.0", "copyrator unpin bundle apps/shop"),
         ("Deployed", "1.2", ""),
+        ("Deployed", "1.0", ""),
     ]
+    assert list(found[2].notes) == ["Rollback, by field manager copyrator-cli"]
+    del pinned["cause"]  # that the digest was deployed before, and is pinned, doesn't say why
+    assert events(body)[2].change == "Deployed"
