@@ -245,8 +245,7 @@ def from_answer(
 
 
 _QUOTA: Final = re.compile(
-    r"exceeded quota: ([^ ,]+), requested: ([^ ]+=[^ ]+), used: ([^ ]+=[^ ]+), "
-    r"limited: ([^ ]+=[^ ]+)"
+    r"exceeded quota: ([^ ,]+), requested: ([^ ]+), used: ([^ ]+), limited: ([^ ]+)"
 )
 
 
@@ -256,11 +255,12 @@ def _describe_quota(found: re.Match[str]) -> str:
         dict(one.rpartition("=")[::2] for one in numbers.split(","))
         for numbers in found.groups()[1:]
     )
-    counted = (
+    counted = [
         f"{what}: {used.get(what, '?')} of {limit} used, {requested.get(what, '?')} requested"
         for what, limit in limited.items()
-    )
-    return f"the ResourceQuota {found[1]} counts {'; '.join(counted)}"
+        if what
+    ]
+    return f"the ResourceQuota {found[1]} counts {'; '.join(counted)}" if counted else found[0]
 
 
 _FOREIGN: Final[Mapping[int, str]] = {
