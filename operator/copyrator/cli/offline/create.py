@@ -216,9 +216,9 @@ async def _create_rule(
         namespace = target.namespace
         if namespace == _DEFAULT and not target.namespace_option:
             if not home and not installation.found:
-                why = installation.denial or "no operator was found; install one"
+                why = installation.denial or "none was found: install one"
                 raise Fault(
-                    f"the rule would be created in the operator's namespace, but {why}, or set "
+                    f"the rule would be created in the operator's namespace, and {why}; or set "
                     "--namespace"
                 )
             namespace = installation.settings.namespace

@@ -93,17 +93,36 @@ def problems(value: Any, kind: str) -> Iterable[Problem]:
         path, limit = tuple(error.path), error.validator_value
         if error.instance is None:
             continue  # the API server drops it
-        said = _FAULTS[str(error.validator)].format(
-            article="an" if str(limit)[0] in "aeiou" else "a",
-            limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
-            value=truncate(repr(error.instance), 60),
-            message=error.message,
-        )
+        value = truncate(repr(error.instance), 60)
+        if error.validator == "pattern" and (only := characters(limit)):
+            said = f"{value} may have only {only}"
+        else:
+            said = _FAULTS[str(error.validator)].format(
+                article="an" if str(limit)[0] in "aeiou" else "a",
+                limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
+                value=value,
+                message=error.message,
+            )
         if error.validator == "enum":
             said += meant(str(error.instance), limit)
         several = error.validator in ("required", "maxProperties")
         found.setdefault((path, said) if several else path, Problem(path, said))
     return found.values()
+
+
+_RANGES: Final = {"a-z": "lower-case letters", "A-Z": "upper-case letters", "0-9": "digits"}
+_WILD: Final = "the wildcards '*' (any characters) and '?' (one character)"
+
+
+def characters(pattern: str) -> str:
+    """What a regular expression allows, if it is only a list of characters; else empty."""
+    listed = re.fullmatch(r"\^\[([^\[\]\\]+)\][+*]\$", pattern)
+    if listed is None:
+        return ""
+    parts = re.findall("a-z|A-Z|0-9|.", listed[1])
+    found = [_RANGES.get(one, f"'{one}'") for one in parts if one not in "*?"]
+    *front, last = [*found, _WILD] if "*" in parts and "?" in parts else found
+    return f"{', '.join(front)} and {last}" if front else last
 
 
 @cache

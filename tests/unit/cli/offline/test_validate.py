@@ -148,6 +148,10 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
             "stdin:7: Bundle b: spec.repository: is an unknown field; did you mean repo?",
         ),
         (
+            SOURCE + "  targets: {namespaces: ['^team-.*$']}\n",
+            "stdin:9: CopyratorRule r: spec.targets.namespaces[0]: '^team-.*$' may have only lower",
+        ),
+        (
             GOOD.replace("flant.com/v1", "flant.com/v2"),
             "stdin:1: CopyratorRule r: apiVersion: must",
         ),
