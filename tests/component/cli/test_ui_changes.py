@@ -100,7 +100,7 @@ async def test_what_can_be_done_is_offered(opened, shown, body, others, verbs):
 BACK = "Roll back to 1.1.0 (sha256:bbbbbbbbbbbb)"
 CASES = [
     pytest.param("rollback", shop(), B, {PIN: f"1.1.0@{B}"},
-                 ["From 1.2.0 (sha256:cccccccccccc) to the version that you choose.",
+                 ["The version that you choose replaces 1.2.0 (sha256:cccccccccccc).",
                   "copyrator rollback bundle infra/shop --to VERSION"],
                  [BACK, "Roll back to 1.0.0 (sha256:aaaaaaaaaaaa)"],
                  "is pinned to 1.1.0 (sha256:bbbbbbbbbbbb), which is deployed next.",
@@ -110,8 +110,11 @@ CASES = [
                  [BACK, "Roll back to 1.0.0 (sha256:aaaaaaaaaaaa)"],
                  "which is deployed when it is resumed.", id="rollback of a suspended one"),
     pytest.param("unpin", shop({PIN: f"1.1.0@{B}"}, **PINNED), "", {PIN: "none"},
-                 ["It isn't pinned to 1.1.0 (sha256:bbbbbbbbbbbb) any more"], ["Unpin"],
+                 ["again, in place of 1.1.0 (sha256:bbbbbbbbbbbb), which is pinned."], ["Unpin"],
                  "isn't pinned to 1.1.0 (sha256:bbbbbbbbbbbb) any more. What", id="unpin"),
+    pytest.param("unpin", shop({PIN: "x"}, pin={"requested": "x", "refused": "y"}), "",
+                 {PIN: "none"}, ["Nothing is pinned; the value that was refused is removed."],
+                 ["Unpin"], "isn't pinned; the value that was refused", id="end a refused pin"),
     pytest.param("skip", shop({SKIP: A}), D, {SKIP: f"{A},{D}"},
                  ["is never deployed, until it is unskipped"],
                  ["Skip 1.3.0 (sha256:dddddddddddd)", "Skip 1.1.0 (sha256:bbbbbbbbbbbb)"],

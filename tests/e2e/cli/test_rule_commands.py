@@ -421,11 +421,12 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     assert f"confirm: copyrator confirm-delete rule {stage.home}/{word}" in planned
     for space in spaces:
         assert stage.api.get(f"/api/v1/namespaces/{space}/secrets/{word}")
-    said = stage.types(f"confirm-delete rule {stage.home}/{word}")
-    assert said.startswith(
+    said = stage.result(f"confirm-delete rule {stage.home}/{word} --wait")
+    assert said.exit_code == 0
+    assert said.stdout == (
         f"rule {stage.home}/{word}: the deletion of 21 copies by generation 2 is confirmed; status "
+        "Synced: 1 copy is up to date\n"
     )
-    stage.wait_reason(RULES.format(stage.home), word, "Synced")
     found = stage.api.get("/api/v1/secrets", fieldSelector=f"metadata.name={word}")
     left = {item["metadata"]["namespace"] for item in found["items"]}
     assert left == {stage.home, spaces[0]}

@@ -71,8 +71,8 @@ from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
-from copyrator.cli.core.reconcile import annotated, check_updates_are_on
-from copyrator.cli.core.waiting import result, wait
+from copyrator.cli.core.reconcile import annotated
+from copyrator.cli.core.waiting import check_updates_are_on, result, wait
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.diffs import DiffView, LineBudget
 

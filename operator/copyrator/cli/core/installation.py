@@ -255,16 +255,10 @@ def is_current(lease: Body, now: datetime) -> bool:
     return last is not None and (now - last).total_seconds() <= lasts
 
 
-async def holder_of(
-    client: KubeClient, installation: Installation, *, denied: bool = True
-) -> str | None:
-    """The leader, by a Lease that hasn't expired; None where there is none.
-
-    Raises:
-        Forbidden: it may not be read, and that isn't to count as None (`denied`).
-    """
+async def holder_of(client: KubeClient, installation: Installation) -> str | None:
+    """The leader, by a Lease that hasn't expired; None where there is none, or it can't be read."""
     place, name = installation.lease_namespace, installation.settings.lease_name
-    with suppress(errors.NotFound, *([errors.Forbidden] if denied else [])):
+    with suppress(errors.NotFound, errors.Forbidden):
         lease = await client.get(LEASES, place, name)
         if is_current(lease, client.server_time):
             return (lease.get("spec") or {}).get("holderIdentity") or None

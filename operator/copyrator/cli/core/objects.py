@@ -201,7 +201,7 @@ def object_arguments(*kinds: str, required: bool = True) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectOptions:
-    """The options of a command about one object; the last two only where it has them."""
+    """The options of a command about one object; the last three only where it has them."""
 
     target: Target
     name: str
@@ -210,6 +210,8 @@ class ObjectOptions:
     """``rules`` or ``bundles``."""
     timeout: float = 0.0
     """Seconds to wait; 0 doesn't wait."""
+    waits: bool = False
+    """Whether to wait for what the command starts, too."""
     shape: Format | None = None
 
     async def read(self, client: KubeClient) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -21,6 +22,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
     from rich.text import Text
 
 
@@ -305,6 +307,33 @@ def prose(lines: Iterable[str | Text], *, err: bool = False, indent: int | None 
         blanks = len(plain) - len(plain.lstrip()) + 4
         text = Text(line) if isinstance(line, str) else line
         _print_broken(out, text, indent or (label.end() if label else blanks))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Tell what is done, on stderr: in one line on a terminal, elsewhere in a line a change."""
+    out, told = _terminal(err=True), ""
+    is_live = out is not None and out.is_interactive and sys.stderr.isatty()
+    with ExitStack() as stack:
+        status: Status | None = None
+
+        def tell(text: str) -> None:
+            nonlocal told, status
+            if text == told:
+                return
+            told = text
+            if out is None or not is_live:
+                prose([text], err=True)
+                return
+            from rich.text import Text
+
+            line = Text(text)
+            line.truncate(out.width - GAP, overflow="ellipsis")  # beside the spinner
+            if status is None:
+                status = stack.enter_context(out.status(line))
+            status.update(line)
+
+        yield tell
 
 
 def _print_broken(out: Console, text: Text, indent: int) -> None:

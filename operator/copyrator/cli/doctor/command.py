@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,16 @@ import click
 
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.text import parse_time
+from copyrator.api.text import format_time, parse_time, time_since
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
-    holder_of,
+    is_current,
     own_namespace_option,
     pod_selector,
+    renewed,
 )
 from copyrator.cli.core.objects import RESOURCES, Body, listed_in
 from copyrator.cli.core.output import Format, answer_option
@@ -29,7 +31,7 @@ from copyrator.cli.doctor.check import Check, find_policy, print_checks, readabl
 from copyrator.cli.view import rows
 from copyrator.cli.view.operator import read_pods
 from copyrator.kube import errors
-from copyrator.kube.resources import RULES, SECRETS
+from copyrator.kube.resources import LEASES, RULES, SECRETS
 from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.exchange import Repository
@@ -173,17 +175,25 @@ async def check_lease(
     """With a ready pod, a Lease without a holder is about to be taken (a rollout): it has time."""
     last = asyncio.get_running_loop().time() + (takeover if ready else 0)
     while True:
-        if holder := await holder_of(client, installation, denied=False):
+        lease: Body = {}
+        with suppress(errors.NotFound):
+            place = installation.lease_namespace
+            lease = await client.get(LEASES, place, installation.settings.lease_name)
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder and is_current(lease, client.server_time):
             yield Check("Lease", True, f"held by {holder}")
             return
         if asyncio.get_running_loop().time() >= last:
             break
         await asyncio.sleep(0.5)
+    state = "has no holder"
+    if holder and (time := renewed(lease)):
+        since = time_since(format_time(time), client.server_time)
+        state = f"is held by {holder}, which hasn't renewed it for {since}"
     yield Check(
         "Lease",
         False,
-        f"the Lease {installation.lease} has no holder: check that the operator is "
-        "running: "
+        f"the Lease {installation.lease} {state}: check that the operator is running: "
         f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is no "
         "Lease",
     )

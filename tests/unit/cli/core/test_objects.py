@@ -107,6 +107,7 @@ def test_where_no_object_has_to_be_named_none_is():
         (["web"], None, (None, "web")),
         (["team-a/web"], None, (None, "team-a/web")),
         (["web"], "Secret", ("Secret", "web")),
+        (["copyrator/web"], "Secret", ("Secret", "copyrator/web")),
         (["bundle/web"], None, ("bundle", "web")),
         (["secrets/team-a/web"], None, ("secrets", "team-a/web")),
         (["cm", "web"], None, ("cm", "web")),
@@ -117,9 +118,7 @@ def test_why_takes_the_kind_of_any_object(words, kind, meant):
     assert _parse(words, kind) == meant
 
 
-@pytest.mark.parametrize(
-    ("words", "kind"), [(["a", "b", "c"], None), (["bundle/web"], "Bundle"), (["a", "b"], "c")]
-)
+@pytest.mark.parametrize(("words", "kind"), [(["a", "b", "c"], None), (["a", "b"], "c")])
 def test_why_takes_one_object_and_its_kind_once(words, kind):
     with pytest.raises(click.UsageError, match="name one object"):
         _parse(words, kind)
