@@ -48,7 +48,7 @@ def test_the_newest_time_counts(entries: list[Any], found: dict[str, str]) -> No
         ("kubectl-client-side-apply", "kubectl-client-side-apply"),
         ("x, approved by ann", '"x, approved by ann"'),
         ('x" approved by "ann', '"x\\" approved by \\"ann"'),
-        ("аnn", '"\\u0430nn"'),
+        ("\u0430nn", '"\\u0430nn"'),
     ],
 )
 def test_a_name_reads_as_a_name(name: str, shown: str) -> None:
