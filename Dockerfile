@@ -40,6 +40,8 @@ COPY hack/images/trim.py ./
 RUN python3 trim.py /out --python "${PYTHON}"
 
 FROM ${BASE_IMAGE}
+COPY --from=build /out /
+# After the files, so that another commit makes no other layers.
 ARG VERSION=0.0.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="copyrator" \
@@ -47,7 +49,6 @@ LABEL org.opencontainers.image.title="copyrator" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-COPY --from=build /out /
 ENV PYTHONPATH=/usr/lib/copyrator \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -21,7 +21,7 @@ export PYTHON
 export COPYRATOR_DOWNLOAD ?= $(DOWNLOAD)
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-ui test-long test-busy coverage mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-ui test-long test-busy coverage mutate signatures image release audit bench demo cluster-up cluster-down docs picture ui-pictures diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -115,6 +115,11 @@ docs: ## Build the site into build/docs; fails on broken links and unknown pages
 
 picture: ## Record what commands show on the demo's cluster again, as the pictures in docs/images.
 	@$(RUN) python -m demo --name picture --pictures docs/images
+
+ui-pictures: ## Draw the pictures of the local page, and of messages, in docs/images again, in Chromium as for test-ui.
+	@$(RUN) python -m images.chromium
+	@$(RUN) python -m localcluster build
+	@COPYRATOR_PICTURES=1 $(RUN) pytest tests/e2e/ui/test_pictures.py tests/e2e/ui/test_message_picture.py -k the_docs
 
 diagrams: ## Draw docs/images/*.dot again; requires graphviz.
 	@for file in docs/images/*.dot; do dot -Tsvg "$$file" -o "$${file%.dot}.svg" || exit; done

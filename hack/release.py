@@ -157,13 +157,9 @@ def images(output: Path, made: datetime) -> dict[str, str]:
     """
     store = Store.default()
     machine.prepare(store.progress)
-    revision = _printed("git", "-C", str(ROOT), "rev-parse", "HEAD")
     digests = {}
     for variant in product.VARIANTS:
-        built = [
-            product.operator(store, revision, variant, architecture)
-            for architecture in bases.ARCHITECTURES
-        ]
+        built = [product.operator(store, variant, one) for one in bases.ARCHITECTURES]
         digest = index.write(_archive(output, variant), built)
         bill = sbom.of(built, digest, made)
         _bill(output, variant).write_text(bill, encoding="utf-8")
@@ -264,7 +260,6 @@ def chart(output: Path, registry: str, digests: Mapping[str, str]) -> None:
 
 def provenance(registry: str) -> dict[str, Any]:
     """What the images were made from and by whom: SLSA's predicate, version 1."""
-    revision = _printed("git", "-C", str(ROOT), "rev-parse", "HEAD")
     environment = os.environ.get
     builder = f"{REPOSITORY}/blob/main/hack/release.py"
     if workflow := environment("GITHUB_WORKFLOW_REF"):
@@ -274,7 +269,7 @@ def provenance(registry: str) -> dict[str, Any]:
             "buildType": f"{REPOSITORY}/blob/main/hack/release.py",
             "externalParameters": {"version": VERSION, "registry": registry},
             "resolvedDependencies": [
-                {"uri": f"git+{REPOSITORY}@v{VERSION}", "digest": {"gitCommit": revision}}
+                {"uri": f"git+{REPOSITORY}@v{VERSION}", "digest": {"gitCommit": product.revision()}}
             ],
         },
         "runDetails": {"builder": {"id": builder}},

@@ -35,10 +35,17 @@ was deployed. `Waiting`: in progress, waiting for a gate or a person, or there i
 `Suspended` or `Ready`. `-o wide` also has READY, the status of that condition, and of a Bundle
 LOGIN, its provider or the Secret of its `auth`.
 
+`--wait` waits until what a command starts has ended: with `approve`, `confirm-delete`, `create`,
+`resume`, `rollout` and `unpin`, and by default with `reconcile` and `rollback`. The exit code is 1
+if it fails, waits for a gate (such as an approval, a freeze or a window), or takes longer than
+`--timeout`; the error says which. Ctrl-C ends only the wait. Progress is printed to stderr, on a
+terminal in one line.
+
 `suspend`, `freeze`, `hold`, `skip` and `rollback` are [compared](../guides.md#ways-to-stop).
 
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
-changes found (a usage error of `plan` is 1); 130 interrupted.
+changes found (a usage error of `plan` is 1); 3, for `doctor`, only rules or
+Bundles fail; 130 interrupted.
 """
 
 _METRICS_HEAD = f"""# Metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -48,14 +49,26 @@ USER 1000:1000
 """
 
 
-def operator(
-    store: Store, revision: str = "unknown", variant: str = PLAIN, architecture: str | None = None
-) -> Layout:
+def revision() -> str:
+    """The commit of the sources, with ``-dirty`` where they differ from it."""
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty",
+    ]
+    return subprocess.check_output(command, text=True).strip()
+
+
+def operator(store: Store, variant: str = PLAIN, architecture: str | None = None) -> Layout:
     """The operator's image, on bases of Debian packages.
 
     Args:
         store: where it is looked for, and put.
-        revision: the commit, for the label; only a release knows it to be the whole truth.
         variant: one of VARIANTS.
         architecture: one of bases.ARCHITECTURES; default: this machine's.
 
@@ -65,9 +78,10 @@ def operator(
     architecture = architecture or native()
     base, building = runtime_base(store, architecture), building_base(store)
     sources = [ROOT / source for source in SOURCES]
-    chosen = (revision, variant, architecture, base.digest, building.digest)
+    commit = revision()
+    chosen = (commit, variant, architecture, base.digest, building.digest)
     key = key_of(DOCKERFILE, ROOT / ".dockerignore", *sources, *chosen)
-    arguments = {"VERSION": copyrator.__version__, "REVISION": revision, "VARIANT": suffix(variant)}
+    arguments = {"VERSION": copyrator.__version__, "REVISION": commit, "VARIANT": suffix(variant)}
     arguments |= {"BUILDPLATFORM": f"linux/{native()}", "TARGETARCH": architecture}
     arguments |= {name: os.environ[name] for name in _PIP_VARIABLES if os.environ.get(name)}
     volumes = []

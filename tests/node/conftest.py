@@ -18,7 +18,7 @@ from threading import Thread
 import pytest
 from tests.node.skipping import fail_ci_that_ran_nothing, say_what_was_skipped
 
-from images import machine, product
+from images import bases, machine, product
 from images.machine import UnsuitableMachineError
 from images.store import Store
 from localcluster import Cluster, processes
@@ -48,7 +48,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Programs.default().find((*CLUSTER_PROGRAMS, "kubelet", "cosign3"))
     store = Store.default()
     for variant in product.VARIANTS:
-        product.operator(store, variant=variant)
+        for architecture in bases.ARCHITECTURES:
+            product.operator(store, variant, architecture)
     product.werf(store)
 
 
@@ -121,6 +122,22 @@ def werf_image(cluster: Cluster, store: Store) -> str:
     return product.werf(store).push(cluster.registry, "werf", "standin")
 
 
+def make_release(
+    folder: Path, registry: str, password: str, more: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `make release` into a folder that has its key, with a password for that."""
+    variables = (f"REGISTRY={registry}", "PUSH=1", f"KEY={folder / 'release.key'}")
+    options = f"RELEASE=--output {folder / 'dist'} {more}"
+    return subprocess.run(
+        ["make", "--silent", "release", *variables, options],
+        cwd=product.ROOT,
+        env=os.environ | {"COSIGN_PASSWORD": password},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.fixture(scope="session")
 def dist(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A release by `make release`: in the cluster's registry, the files on a web server."""
@@ -133,12 +150,7 @@ def dist(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         files = f"http://127.0.0.1:{server.server_port}"
-        options = f"--output {folder / 'dist'} --files {files}"
-        variables = (f"REGISTRY={cluster.registry}", "PUSH=1", f"KEY={folder / 'release.key'}")
-        command = ["make", "--silent", "release", *variables, f"RELEASE={options}"]
-        done = subprocess.run(
-            command, cwd=product.ROOT, env=environment, capture_output=True, text=True, check=False
-        )
+        done = make_release(folder, cluster.registry, "password", f"--files {files}")
         assert done.returncode == 0, done.stdout + done.stderr
         sizes = re.findall(r"^ *([\d.]+ MB  \S+oci.tar)$", done.stdout, re.MULTILINE)
         FIGURES.append(f"release: {', '.join(sizes)}")

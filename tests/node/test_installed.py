@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,14 @@ class Release:
         assert done.returncode == 0, f"helm {arguments}\n{done.stdout}{done.stderr}"
 
 
+def seconds_to_ready(pod: dict) -> float:
+    """From the start of a pod's container; the API has whole seconds."""
+    (container,) = pod["status"]["containerStatuses"]
+    (ready,) = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
+    started = datetime.fromisoformat(container["state"]["running"]["startedAt"])
+    return (datetime.fromisoformat(ready["lastTransitionTime"]) - started).total_seconds()
+
+
 @pytest.fixture(scope="module")
 def release(cluster: Cluster, werf_image: str, dist: Path) -> Release:
     for name in (HOME, TEAM, APPS):
@@ -164,6 +173,8 @@ def test_two_replicas_run_under_the_restricted_profile_and_one_leads(release):
         lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
     )
     assert eventually(release.leader, "a leader") in names
+    took = [seconds_to_ready(pod) for pod in release.pods()]
+    FIGURES.append(f"container's start to Ready: {' and '.join(f'{one:.0f}' for one in took)} s")
     for pod in release.pods():
         (container,) = pod["spec"]["containers"]
         security = container["securityContext"]

@@ -28,11 +28,15 @@ def main(arguments: Sequence[str]) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
+    env = settings.process_environment()
     try:
-        read(arguments, settings.process_environment())()
+        read(arguments, env)()
     except WerfError as error:
         sys.stdout.flush()
-        print(f"Error: {error}", file=sys.stderr)
+        # Helm names files: a process node gives a container's paths a directory before them.
+        root = env.get("TMPDIR", "").rpartition("/")[0]
+        said = str(error).replace(root, "") if root else error
+        print(f"Error: {said}", file=sys.stderr)
         return error.code
     return 0
 

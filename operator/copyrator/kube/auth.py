@@ -65,8 +65,9 @@ async def load_connection(
         found = await asyncio.to_thread(_read, paths, context)
         return await _load_kubeconfig(found, paths)
 
-    endpoint = await _load_kubeconfig(_read(paths, context), paths)
-    origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
+    selected = _read(paths, context)
+    endpoint = await _load_kubeconfig(selected, paths)
+    origin = f"kubeconfig {paths}, context {selected.name}"
     return Connection(endpoint, origin=origin, loader=loader, clock=clock)
 
 
@@ -290,6 +291,7 @@ _NOTHING = _Entry({}, Path())
 class _Kubeconfig:
     """What a context selects."""
 
+    name: str
     context: Mapping[str, Any]
     cluster: _Entry
     user: _Entry
@@ -387,7 +389,7 @@ def _read(paths: str, context: str | None) -> _Kubeconfig:
                 f"names; it has: {', '.join(sorted(among)) or 'none'}"
             )
         selected[kind] = among.get(named, _NOTHING)
-    return _Kubeconfig(chosen, **selected)
+    return _Kubeconfig(wanted, chosen, **selected)
 
 
 def _load_file(path: Path) -> dict[str, Any]:

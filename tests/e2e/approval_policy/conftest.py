@@ -18,7 +18,12 @@ from demo.chart import Rendered
 from localcluster import Api, Cluster
 
 PLAN = "0123456789abcdef"
-DECISION_ANNOTATIONS = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_BY)
+DECISION_ANNOTATIONS = (
+    names.ANN_APPROVED_PLAN,
+    names.ANN_REJECTED_PLAN,
+    names.ANN_APPROVED_BY,
+    names.ANN_REJECTION_REASON,
+)
 WRITES_STATUS = "writes-status"
 
 

@@ -59,6 +59,8 @@ def test_on_create_every_value_is_new(team: str, editor: Person, approver: Perso
 def test_a_changed_value_is_new_and_one_that_stays_is_not(decided: str, editor, guarded: Guarded):
     with pytest.raises(RefusedError, match=r"set operator.werf.dev/approved-plan\)"):
         editor.annotate(decided, approved_plan="fedcba9876543210")
+    with pytest.raises(RefusedError, match=r"set operator.werf.dev/rejection-reason\)"):
+        editor.annotate(decided, rejection_reason="so it says")
     with pytest.raises(RefusedError, match="editor may not approve or reject"):
         editor.annotate(decided, approved_by="editor")
     editor.annotate(decided, approved_plan=PLAN, approved_by="approver", requestedAt="now")

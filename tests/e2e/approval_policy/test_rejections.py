@@ -60,14 +60,15 @@ def test_the_operator_is_stopped_while_a_plan_is_rejected(
     until(lambda: plan().get("decision") == "Approved", lambda: json.dumps(shop.status("shop")))
 
     operator.stop()
-    approver.annotate(where, rejected_plan=found, approved_by=None)
+    approver.annotate(where, rejected_plan=found, approved_by=None, rejection_reason="too early")
     with pytest.raises(RefusedError, match="the operator has not recorded the rejection yet"):
         editor.annotate(where, rejected_plan=None)
     editor.annotate(where, requestedAt=secrets.token_hex(3))
     operator.start()
     until(lambda: plan().get("decision") == "Rejected", lambda: json.dumps(shop.status("shop")))
     editor.patch(where, {"spec": {"suspend": None}})
-    shop.wait_condition("shop", "UpdatePending", "PlanRejected")
+    refused = shop.wait_condition("shop", "UpdatePending", "PlanRejected")
+    assert refused["message"].endswith("was rejected: too early")
 
     for name in ("rejected_plan", "approved_plan"):
         operator.stop()

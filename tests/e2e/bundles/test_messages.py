@@ -80,6 +80,25 @@ def test_what_only_werf_3_checks_is_said_to_be_so_and_can_be_switched_off(
     assert "werf 3" not in json.dumps(team.status("shop"))
 
 
+@pytest.mark.parametrize("version", NEWEST)
+def test_broken_values_are_named_by_object_key_and_line(team: Team, version: str) -> None:
+    """As they are mounted, and as a planned Job has copies of them."""
+    team.publish("1.0.0", "abc")
+    team.create("configmaps", "settings", data={"a.yaml": "a: 1\n", "b.yaml": "a: 1\nb: : x\n"})
+    spec = {"werf": {"version": version}, "values": "settings", "retry": {"limit": 0}}
+    optional = {"kind": "ConfigMap", "name": "missing", "optional": True}
+    broken = f"failed to parse ConfigMap {team.namespace}/settings, key b.yaml: "
+
+    team.bundle("shop", **spec)
+    team.bundle("gated", **spec, valuesFrom=[optional], approval=ALWAYS)
+
+    assert (
+        f"{broken}error converting YAML to JSON: yaml: line 2: "
+        in (team.wait_reason("shop", "Quarantined")["message"])
+    )
+    team.wait_reason("gated", "PlanUnstable", says=f"{broken}error converting")
+
+
 def events(team: Team) -> list[str]:
     """The messages of the Events of the Bundle."""
     items = team.api.get(team.path("events"))["items"]

@@ -97,8 +97,9 @@ def test_reconcile_asks_and_waits_until_the_deploy_has_ended(stage, shop):
     path = f"{BUNDLES.format(stage.apps)}/shop"
     for options, echo in (("", "lastHandledRequest"), ("--force", "lastHandledForce")):
         before = stage.api.get(path)["status"].get(echo)
-        said = stage.types(f"reconcile bundle {stage.apps}/shop {options}")
-        assert said.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
+        said = stage.result(f"reconcile bundle {stage.apps}/shop {options}")
+        assert said.stdout.startswith(f"bundle {stage.apps}/shop reconciled; status Deployed: ")
+        assert said.stderr.startswith(f"bundle {stage.apps}/shop: Deploying 1.0.0 ")
         assert stage.api.get(path)["status"][echo] != before
         assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
         said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
@@ -437,7 +438,8 @@ def test_commands_tell_who_signed_and_what_isnt_trusted_any_more(stage, signed, 
     assert where in said
     said = plainly(stage.types(f"describe bundle {verified}"))
     assert "Signatures: NotTrusted (SignatureInvalid), stays deployed: " in said
-    doctor = stage.types("doctor", code=1)
+    doctor = stage.types("doctor", code=3)
+    assert "The installation is well; 1 rule or Bundle fails" in doctor
     assert "FAIL Signatures: " in doctor
     assert f"1 Bundle runs a version that isn't trusted: {verified}" in doctor
 

@@ -81,8 +81,9 @@ def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
     said = " ".join(stage.types(f"unskip {shown} 1.1.0").split())
     assert said == f"{shown} doesn't skip {second} any more."
     runs(second)
-    stage.types(f"unpin {shown}")
-    runs(third)
+    said = " ".join(stage.types(f"unpin {shown} --wait").split())
+    assert f"; status Deployed: 1.1.1 ({third[:19]}) is deployed" in said
+    assert body()["status"]["deployed"]["digest"] == third
     said = " ".join(stage.types(f"rollback {shown} --to 1.1.0").split())
     assert f"runs 1.1.0 ({second[:19]})" in said, "the same value counts again"
 

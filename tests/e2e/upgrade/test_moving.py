@@ -267,7 +267,7 @@ def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
     with Reader(as_left, tmp_path) as reader:
         aside = commands("docs/adoption.md", OTHER_VERSIONS)
         for command in commands("docs/adoption.md"):
-            if command in aside or command.startswith(("helm uninstall ", "kubectl annotate ")):
+            if command in aside or command.startswith("kubectl annotate "):
                 continue
             reader.types(command)
         eventually(

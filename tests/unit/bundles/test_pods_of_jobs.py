@@ -8,10 +8,17 @@ from typing import Any, cast
 import pytest
 from tests.job_records import JOB
 
+from copyrator.api.names import ANN_VALUES
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.job_client import GRACE_OF_OTHERS, JobClient, PodReader
-from copyrator.bundles.jobs.outcome import Blocked, JobRecord, find_blocked_pod, read_pod
+from copyrator.bundles.jobs.outcome import (
+    Blocked,
+    JobRecord,
+    find_blocked_pod,
+    name_values,
+    read_pod,
+)
 from copyrator.bundles.jobs.pod import LONG_TTL
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
@@ -194,3 +201,31 @@ async def test_only_messages_of_the_operators_containers_stand_for_a_log() -> No
     assert await reader.log_end([body]) == ""
     werf["message"] = "Error: no"
     assert await reader.log_end([body]) == "Error: no"
+
+
+MOUNTED = "/run/copyrator/values/001/a.yaml"
+COPY = "/tmp/values-0003"
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "found"),
+    [
+        ((), f"parse {MOUNTED}: line 2", "parse Secret apps/more, key a.yaml: line 2"),
+        ((), "/run/copyrator/values/002/a.yaml", "/run/copyrator/values/002/a.yaml"),
+        ((), "/home/build/values.yaml", "/home/build/values.yaml"),
+        ("Secret/x ConfigMap/app", COPY, "ConfigMap apps/app, key a.yaml"),
+        ("Secret/x ConfigMap/app", "/tmp/values-0004", "/tmp/values-0004"),
+        (f"Secret/x {'y' * 9999}", COPY, f"{'y' * 300} apps/, key a.yaml"),
+    ],
+)
+def test_files_of_values_are_named_by_what_they_are_of(marks: str, text: str, found: str) -> None:
+    """Also if somebody else made the pod, or edited the Job."""
+    volumes = [
+        {"name": "values-000", "configMap": {"name": "settings"}},
+        {"name": "values-001", "secret": {"secretName": "more"}},
+        {"name": "docker", "secret": {"secretName": "creds"}},
+    ]
+    containers = [{"command": ["sh", "-c", MOUNTED, "/run/salt", COPY, "0" * 64]}]
+    body = {"spec": {"volumes": volumes, "containers": containers}}
+    job = replace(JOB, namespace="apps", marks=((ANN_VALUES, marks),) if marks else ())
+    assert name_values(text, job, [body]) == found

@@ -54,6 +54,7 @@ from copyrator.bundles.jobs.outcome import (
     excuse_lost_access,
     excused,
     has_begun,
+    name_values,
     secrets_of,
 )
 from copyrator.bundles.jobs.pod import JobKind, Kept, Login
@@ -290,14 +291,15 @@ class AttemptRunner:
         ending: Ending,
     ) -> tuple[Ending, deciding.Evidence]:
         """The ending of a failed Job with its cause, and the end of its log, both redacted."""
-        whole = await self.jobs.output.log_end(pods)
+        whole = name_values(await self.jobs.output.log_end(pods), job, pods)
         literals: tuple[str, ...] = ()
         if spec.is_gated and remove_template_text(whole) != whole:
             digest = entry.status.attempted.digest or ""
             content = await self.features.content(entry, spec, digest)
             literals = content.literals if isinstance(content, Content) else ()
         log = remove_template_text(whole, literals)
-        ending = replace(ending, message=remove_template_text(ending.message, literals))
+        told = name_values(ending.message, job, pods)
+        ending = replace(ending, message=remove_template_text(told, literals))
         account = ServiceAccount.of(spec) if not job.server else None
         try:
             message, log = await self._redacted(entry, spec, job, pods, [ending.message, log])

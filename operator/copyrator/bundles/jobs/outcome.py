@@ -23,7 +23,13 @@ from copyrator.api.reasons import Reason
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import read_json
 from copyrator.api.text import count, parse_time
-from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.jobs.pod import (
+    DEPLOY_CONTAINER,
+    LOGIN_CONTAINER,
+    VALUES_DIR,
+    VALUES_VOLUME,
+    JobKind,
+)
 from copyrator.bundles.jobs.rights import ServiceAccount, list_missing, read_refused, sentence
 from copyrator.bundles.jobs.script import CheckExit
 from copyrator.bundles.jobs.werf_error import (
@@ -137,6 +143,31 @@ def secrets_of(pods: Sequence[Mapping[str, Any]]) -> list[str]:
             if reference:
                 names.append(reference["name"])
     return sorted(set(names))
+
+
+_FILE: Final = re.compile(r"/[-._A-Za-z0-9/]{1,400}")
+_VALUES_FILE: Final = re.compile(rf"{VALUES_DIR}/([0-9]{{3}})/([^/]{{1,253}})")
+
+
+def name_values(text: str, job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> str:
+    """A text of werf's with the keys of values in place of the files in the newest pod."""
+    spec = (pods[-1].get("spec") or {}) if pods else {}
+    words = [word for one in spec.get("containers") or () for word in one.get("command") or ()]
+    files = dict(zip(words[2:], words, strict=False))  # the arguments of ``unseal``: of a copy
+    mounts = (one for one in mounts_of(pods) if one.volume.startswith(VALUES_VOLUME))
+    origins = (job.mark(names.ANN_VALUES) or "").split() or [
+        f"{'Secret' if one.secret else 'ConfigMap'}/{one.name}" for one in mounts
+    ]
+
+    def name(found: re.Match[str]) -> str:
+        match = _VALUES_FILE.fullmatch
+        file = match(found[0]) or match(files.get(found[0], ""))
+        if file is None or int(file[1]) >= len(origins):
+            return found[0]
+        kind, _, origin = origins[int(file[1])][:300].partition("/")
+        return f"{kind} {job.namespace}/{origin}, key {file[2]}"
+
+    return _FILE.sub(name, text)
 
 
 def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -193,6 +193,8 @@ class PlanRequests(Record, frozen=True):
 
 MAX_REJECTED_CONTENTS: Final = 10
 """Inputs of rejected plans that a status keeps."""
+MAX_DECISION_REASON: Final = 200
+"""Characters of the reason of a rejection."""
 MAX_CHANGED: Final = 20
 """Changed values and variables that a status lists."""
 
@@ -296,10 +298,18 @@ class PlanStatus(PlanSummary, frozen=True):
     """Approved or Rejected."""
     by: str | None = None
     """Who decided."""
+    decision_reason: str | None = None
+    """Why it was rejected, in the words of who rejected it."""
     at: Time | None = None
     """When the decision was seen."""
     approved: ApprovedPlan = ApprovedPlan()
     """The plan that was approved last, for the retries of its deploy."""
+
+    @property
+    def by_whom_and_why(self) -> str:
+        """`` by ann: too many at once``; empty where neither is known."""
+        by = f" by {self.by}" if self.by else ""
+        return f"{by}: {self.decision_reason}" if self.decision_reason else by
 
     def remove_plan(self) -> PlanStatus:
         """Only what is counted over the Bundle's life, so that no Job's name and no ID returns."""

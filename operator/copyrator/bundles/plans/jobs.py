@@ -33,7 +33,14 @@ from copyrator.bundles.engine.references import MissingReferenceError, Reference
 from copyrator.bundles.engine.sealed import SealStore
 from copyrator.bundles.engine.step import Change
 from copyrator.bundles.jobs.job import DeployOrder
-from copyrator.bundles.jobs.outcome import JobRecord, check_reason, ending_of, exit_code, secrets_of
+from copyrator.bundles.jobs.outcome import (
+    JobRecord,
+    check_reason,
+    ending_of,
+    exit_code,
+    name_values,
+    secrets_of,
+)
 from copyrator.bundles.jobs.pod import DEPLOY_CONTAINER, JobKind, Login
 from copyrator.bundles.jobs.redaction import Redactor, WithheldError
 from copyrator.bundles.jobs.restrictions import image_repository
@@ -304,6 +311,7 @@ class PlanReader:
         """The text for a Job without a plan: werf's last error, without the values of Secrets."""
         ended = _ENDED.findall(log)
         found = find_plan_error(log) or (ended[-1] if ended else ending_of(job, pods).message)
+        found = name_values(found, job, pods)
         try:
             secrets, written = secrets_of(pods), self._features.secrets(key, job)
             (found,) = await self._redaction.redacted(job.namespace, secrets, [found], written)

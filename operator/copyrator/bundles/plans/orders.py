@@ -64,6 +64,8 @@ class SealedValues:
     """Values files, in the order in which werf reads them, then the copy of ``spec.secretKey``."""
     render_salt: SealedFile | None = None
     """The Bundle's salt of the hash of renders, for Jobs that compare renders."""
+    origins: tuple[str, ...] = ()
+    """What the copies are of (``names.ANN_VALUES``)."""
 
     def add_to(self, order: DeployOrder) -> DeployOrder:
         """The order of a Job that gets them in place of the values."""
@@ -71,7 +73,14 @@ class SealedValues:
         values = tuple(ValuesFiles(ValuesKind.SECRET, name, ()) for name in copies)
         has_salt = self.sources or self.render_salt
         secrets = {"seal": (salt_secret(self.job), _SALT_DIR)} if has_salt else {}
-        return replace(order, values=values, sealed=self.files, secrets=secrets)
+        marks = {**order.marks, names.ANN_VALUES: " ".join(self.origins)}
+        return replace(
+            order,
+            values=values,
+            sealed=self.files,
+            secrets=secrets,
+            marks=marks if self.origins else order.marks,
+        )
 
     @property
     def salt(self) -> SealedFile:

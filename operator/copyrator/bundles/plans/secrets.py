@@ -156,6 +156,7 @@ class ValuesSealer:
         """
         salt, pause = self.seals.derive(entry, job, "salt"), TimeSlice()
         hashes: list[list[tuple[str, str]]] = []
+        origins: list[str] = []
 
         async def take(source: ValuesSource, files: Mapping[str, bytes]) -> None:
             sealed = []
@@ -164,6 +165,7 @@ class ValuesSealer:
                 await pause.pause()
             name = values_secret(job, len(hashes))
             hashes.append(sealed)
+            origins.append(f"{source.kind}/{source.name}")
             await self.seals.store(entry, name, job, SealKind.VALUES, dict(sorted(files.items())))
             if also is not None:
                 await also(source, files)
@@ -179,7 +181,7 @@ class ValuesSealer:
         files = [sealed_value(i, number, key, one) for number, (i, key, one) in enumerate(flat)]
         if spec.secret_key is not None:  # it is read last
             files[-1] = sealed_secret_key(*flat[-1])
-        return found, SealedValues(job, len(hashes), tuple(files), render_salt)
+        return found, SealedValues(job, len(hashes), tuple(files), render_salt, tuple(origins))
 
 
 _REMEMBERED: Final = 2

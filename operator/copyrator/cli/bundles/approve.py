@@ -11,14 +11,24 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.text import said, time_since
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.conditions import PAUSES, ConditionType
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.text import Detail, detail_lines, said, time_since
 from copyrator.bundles.features.approval.words import decision, is_decision_due, is_expired
 from copyrator.bundles.fields import parse_status
-from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, PlanDecision, PlanStatus
+from copyrator.bundles.plans.fields import (
+    MAX_DECISION_REASON,
+    ApprovalMode,
+    ApprovalSpec,
+    PlanDecision,
+    PlanStatus,
+)
 from copyrator.bundles.plans.plan_words import describe_difference, find_lacking, operation_counts
 from copyrator.bundles.plans.record import is_spent
+from copyrator.bundles.words import MESSAGE
 from copyrator.cli.bundles.plan import WHAT, PlanView, plan_fault, read_plan, show
-from copyrator.cli.core.faults import Fault, hint, hint_about
+from copyrator.cli.core.faults import Fault, check_reason, hint, hint_about
 from copyrator.cli.core.installation import describe_lacking, username
 from copyrator.cli.core.objects import (
     Body,
@@ -29,13 +39,24 @@ from copyrator.cli.core.objects import (
     shown,
 )
 from copyrator.cli.core.output import object_option, prose
-from copyrator.cli.core.output import show as show_object
 from copyrator.cli.core.reconcile import annotate_unchanged
-from copyrator.cli.core.waiting import response_timeout_option, result, wait
+from copyrator.cli.core.waiting import (
+    find_fault,
+    goes_on,
+    response_timeout_option,
+    result,
+    show_end,
+    wait,
+    wait_as_asked,
+    wait_options,
+)
+from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView
 from copyrator.kube.watch.reflector import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from copyrator.kube.client.client import KubeClient
 
 FIELD_MANAGER: Final = "copyrator-approve"
@@ -107,7 +128,7 @@ async def decide(
             f"{shown(WHAT, body)}: plan {said(now.id)} is {was} now, which it wasn't when it was "
             f"shown; so nothing was written"
         )
-    await write_decision(client, choice, body, await username(client), CLEARED_WITHIN)
+    await write_decision(client, choice, body, CLEARED_WITHIN)
 
 
 async def check_permission(client: KubeClient, choice: DecisionVerb, body: Body) -> None:
@@ -188,7 +209,11 @@ def outcome(body: Body, plan_id: str) -> str:
 
 
 async def write_decision(
-    client: KubeClient, choice: DecisionVerb, body: dict[str, Any], user: str, seconds: float
+    client: KubeClient,
+    choice: DecisionVerb,
+    body: dict[str, Any],
+    seconds: float,
+    reason: str | None = None,
 ) -> dict[str, Any]:
     """Write the decision on the object that was shown; retry where others have changed it.
 
@@ -201,7 +226,12 @@ async def write_decision(
     """
     plan_id = str(parse_status(body).part(PlanStatus).id)
     uid = body["metadata"]["uid"]
-    decides = {choice.annotation: plan_id, choice.opposite: None, names.ANN_APPROVED_BY: user}
+    decides = {
+        choice.annotation: plan_id,
+        choice.opposite: None,
+        names.ANN_APPROVED_BY: await username(client),
+        names.ANN_REJECTION_REASON: reason,
+    }
     for _ in range(TRIES):
         clears = choice is APPROVE and _must_clear(body)
         if clears and not seconds:
@@ -261,16 +291,22 @@ def _is_rejected_anew(before: Body, body: Body) -> bool:
     return (now and not was) or (new and not (old or was))
 
 
-def _command(choice: DecisionVerb, what: str) -> click.Command:
+def _command(choice: DecisionVerb, what: str, *more: Callable[..., Any]) -> click.Command:
     @click.command(choice.verb, help=f"{what} {_HELP.format(choice.decision.lower())}")
     @object_options(WHAT)
     @click.argument("plan_id", metavar="[PLAN-ID]", required=False)
     @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
-    @response_timeout_option
+    @(wait_options("the plan is deployed") if choice is APPROVE else response_timeout_option)
     @object_option
-    async def command(options: ObjectOptions, plan_id: str | None, *, yes: bool) -> None:
-        await _decide(choice, options, plan_id, yes=yes)
+    async def command(
+        options: ObjectOptions, plan_id: str | None, *, yes: bool, reason: str | None = None
+    ) -> None:
+        if reason is not None:
+            check_reason(reason, MAX_DECISION_REASON)
+        await _decide(choice, options, plan_id, yes=yes, reason=reason)
 
+    for option in more:
+        option(command)
     return command
 
 
@@ -285,13 +321,22 @@ approve = _command(
     "Approve the plan of a Bundle, so that it is deployed. Of a rejected plan both decisions are "
     "removed first.",
 )
-reject = _command(REJECT, "Reject the plan of a Bundle, so that it isn't deployed.")
+reject = _command(
+    REJECT,
+    "Reject the plan of a Bundle, so that it isn't deployed.",
+    click.option("--reason", metavar="TEXT", help="Why, in one line; kept and shown."),
+)
 
 
 async def _decide(
-    choice: DecisionVerb, options: ObjectOptions, plan_id: str | None, *, yes: bool
+    choice: DecisionVerb,
+    options: ObjectOptions,
+    plan_id: str | None,
+    *,
+    yes: bool,
+    reason: str | None,
 ) -> None:
-    shape, waits = options.shape, options.timeout > 0
+    shape = options.shape
     if not yes and not (sys.stdin.isatty() and shape is None):
         raise click.UsageError(
             "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
@@ -302,6 +347,7 @@ async def _decide(
         await check_permission(client, choice, body)
         check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
         found = await read_plan(client, body)
+        cluster = f"{client.connection.host} ({client.connection.origin})"
     if shape is None:
         show(found)
         plan = found.view.status.part(PlanStatus)
@@ -309,27 +355,65 @@ async def _decide(
         could = describe_difference(plan)
         differ = f" What could still differ: {could}." if could else ""
         prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}.{differ}"])
-    if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
-        raise Fault("nothing was decided")
-    body = await _write(choice, options, found)
-    if shape is not None:
-        show_object(body, shape)
-        return
-    word = str(choice.decision).lower() if waits else "annotated"
-    done = f"{shown(WHAT, body)}: plan {said(found.view.status.part(PlanStatus).id)}"
-    prose([f"{done} {word}{result(body, waited=waits)}"])
+    if not yes:
+        namespace, name = name_of(body)
+        where = Detail("Bundle", name), Detail("Namespace", namespace), Detail("Cluster", cluster)
+        prose(["", *detail_lines(where)], err=True)
+        if not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
+            raise Fault("nothing was decided")
+    body = await _write(choice, options, found, reason)
+    word = str(choice.decision).lower() if options.timeout else "annotated"
+    plan_id = str(found.view.status.part(PlanStatus).id)
+    done = f"{shown(WHAT, body)}: plan {said(plan_id)} {word}"
+    show_end(options, body, done, _find_fault(body, plan_id))
 
 
-async def _write(choice: DecisionVerb, options: ObjectOptions, found: PlanView) -> dict[str, Any]:
+def _goes_on(body: Body, plan_id: str, before: str | None) -> bool:
+    """Whether the deploy of an approved plan goes on, or is about to begin.
+
+    ``before``: the reason of Ready when the plan was approved, which may stay until it begins.
+    """
+    status, ready = parse_status(body), rows.ready(body)
+    if status.attempted.plan == plan_id:
+        return status.attempted.is_running or goes_on(body)
+    pending = status.condition(ConditionType.UPDATE_PENDING)
+    is_held = pending.is_true and pending.reason not in _BEFORE_DEPLOY
+    stops = (ready.is_false or ready.reason in PAUSES) and ready.reason != before
+    return outcome(body, plan_id) == PlanDecision.APPROVED and not (is_held or stops)
+
+
+_BEFORE_DEPLOY: Final = (BundleReason.AWAITING_APPROVAL, BundleReason.PLANNING)
+
+
+def _find_fault(body: Body, plan_id: str) -> str:
+    """Why an approved plan isn't deployed; empty where it is."""
+    status = parse_status(body)
+    pending = status.condition(ConditionType.UPDATE_PENDING)
+    done = f"{shown(WHAT, body)}: plan {said(plan_id)} is approved, and"
+    if status.attempted.plan != plan_id and pending.is_true:
+        return f"{done} waits: {pending.reason}: {said(pending.message, MESSAGE).rstrip('.')}"
+    if fault := find_fault(WHAT, body):
+        return fault
+    deployed = status.attempted.plan == plan_id and status.attempted.outcome == Outcome.SUCCEEDED
+    return "" if deployed else f"{done} isn't deployed{result(body)}"
+
+
+async def _write(
+    choice: DecisionVerb, options: ObjectOptions, found: PlanView, reason: str | None
+) -> dict[str, Any]:
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
     seconds = options.timeout
     async with options.target.connect() as client:
-        user = await username(client)
-        body = await write_decision(client, choice, dict(found.view.body), user, seconds)
+        body = await write_decision(client, choice, dict(found.view.body), seconds, reason)
         plan = found.view.status.part(PlanStatus)
         plan_id, before = str(plan.id), ("", plan.decision)
-        body = await wait(
-            client, WHAT, body, seconds, lambda seen: outcome(seen, plan_id) not in before
+        ready = rows.ready(body).reason
+        body = await wait_as_asked(
+            client,
+            options,
+            body,
+            lambda seen: outcome(seen, plan_id) not in before,
+            lambda seen: _goes_on(seen, plan_id, ready),
         )
     taken = outcome(body, plan_id)
     if seconds and taken != choice.decision:

@@ -39,7 +39,7 @@ from copyrator.bundles.fields import parse_status
 from copyrator.cli.bundles.registry import in_options, keys_of, registry_options
 from copyrator.cli.bundles.verify import reached
 from copyrator.cli.core.cluster import run
-from copyrator.cli.core.faults import Fault, hint_about
+from copyrator.cli.core.faults import Fault, check_reason, hint_about
 from copyrator.cli.core.objects import (
     WAYS_TO_STOP,
     Body,
@@ -93,20 +93,8 @@ async def hold(options: ObjectOptions, reason: str) -> None:
 
     Its soak ends, and restarts then. For a test pipeline, an alert, or a person.
     """
-    _check_reason(reason)
+    check_reason(reason, MAX_HOLD_TEXT)
     await _hold(options, reason)
-
-
-def _check_reason(reason: str) -> None:
-    if fault := reason_fault(reason):
-        raise click.UsageError(f"--reason {fault}")
-
-
-def reason_fault(reason: str) -> str:
-    """What is wrong with a reason that a user gives; empty where nothing is."""
-    if len(reason) <= MAX_HOLD_TEXT and reason.strip() and reason.isprintable():
-        return ""
-    return f"must be one line of 1 to {MAX_HOLD_TEXT} characters without control characters"
 
 
 @click.command()
@@ -162,7 +150,7 @@ async def withdraw(options: ObjectOptions, reason: str, version: str | None) -> 
     after a deploy it waits for the attestation first. What they have deployed stays. The Bundle
     attests the version again once it has stood anew.
     """
-    _check_reason(reason)
+    check_reason(reason, MAX_HOLD_TEXT)
     seconds = options.timeout
     async with options.target.connect() as client:
         body = await options.read(client)

@@ -71,8 +71,8 @@ from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import Body, annotations_of, one, shown
 from copyrator.cli.core.output import Column, Format, Kind, Table, dump, paint_diff, prose, typed
-from copyrator.cli.core.reconcile import annotated, check_updates_are_on
-from copyrator.cli.core.waiting import result, wait
+from copyrator.cli.core.reconcile import annotated
+from copyrator.cli.core.waiting import check_updates_are_on, result, wait
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.diffs import DiffView, LineBudget
 
@@ -390,19 +390,21 @@ def _show_diffs(changes: PlannedChanges, budget: LineBudget) -> int:
     """Print the diff by object, then what is of none; return how many lines were left out."""
     mine = [(row.title, row.diff.lines) for row in changes.operations if row.diff]
     others = [(one.title, one.lines) for one in changes.others]
-    text = [line for line in changes.text if line]
     left = 0
-    for head, parts in (("Diff", mine), (OTHERS, others), (REST, [("", text)] if text else [])):
-        if parts:
-            prose(["", f"{head}:"])
-        for at, (title, lines) in enumerate(parts):
+    for head, parts in (("Diff", mine), (OTHERS, others)):
+        begin = ["", f"{head}:"]
+        for title, lines in parts:
             diff = DiffView.of(lines, budget)
             left += diff.left
-            prose([*([""] if at else ()), *([f"  {said(title, 1000)}"] if title else ())])
-            prose(paint_diff(diff.lines, "    " if title else "  "))
-            if diff.left:
-                prose([f"    … {count(diff.left, 'more line')}"])
-    return left
+            if diff.lines:
+                prose([*begin, f"  {said(title, 1000)}"])
+                prose(paint_diff(diff.lines, "    "))
+                prose([f"    … {count(diff.left, 'more line')}"] if diff.left else ())
+                begin = [""]
+    text = DiffView.of([f"  {line}" for line in changes.text if line], budget)
+    if text.lines:
+        prose(["", f"{REST}:", *(line.rstrip() for _, line in text.lines)])
+    return left + text.left
 
 
 def _describe_head(found: PlanView) -> Iterator[Detail]:

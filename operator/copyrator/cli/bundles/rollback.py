@@ -24,6 +24,7 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     Outcome,
 )
+from copyrator.api.conditions import ConditionType
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE, ANN_PIN, ANN_SKIP_DIGESTS, NO_PIN
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import InvalidSpec
@@ -52,7 +53,7 @@ from copyrator.cli.core.objects import (
 )
 from copyrator.cli.core.output import object_option, prose, show_result
 from copyrator.cli.core.reconcile import Confirm, annotate_decided, confirm_any
-from copyrator.cli.core.waiting import response_timeout_option, timeout_option, wait, waits_for_gate
+from copyrator.cli.core.waiting import show_end, wait, wait_as_asked, wait_options, waits_for_gate
 from copyrator.cli.view import rows
 from copyrator.kube.watch.reflector import name_of
 
@@ -102,15 +103,13 @@ def _versions(body: Body) -> tuple[str | None, ...]:
     ),
     help="Of the history; by default the last successful deploy before what runs.",
 )
-@timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
+@wait_options("the version runs", default=True, response=False)
 @object_option
 def rollback(options: ObjectOptions, to: str | None) -> None:
     """Deploy a version again that was deployed before, and no other one until `unpin`.
 
     It is deployed by its digest, with today's values and spec. Signatures, freezes, windows and
     approval count; minAge, promoteFrom and dependsOn are passed over.
-
-    Exit code: 0 it runs; 1 it doesn't, waits for a gate, or there was no outcome within --timeout.
     """
     body, chosen = run(_rollback(options, to))
     about, text, status = shown("bundles", body), describe_version(chosen), parse_status(body)
@@ -130,11 +129,15 @@ def rollback(options: ObjectOptions, to: str | None) -> None:
 
 @click.command()
 @object_options("bundles")
-@response_timeout_option
+@wait_options("what the spec names runs")
 @object_option
 def unpin(options: ObjectOptions) -> None:
     """End a rollback: what the spec names is deployed again."""
-    show_result(*run(_unpin(options)), options.shape)
+    body, done = run(_unpin(options))
+    if options.waits:
+        show_end(options, body, done.rstrip("."))
+    else:
+        show_result(body, done, options.shape)
 
 
 @click.command(epilog=WAYS_TO_STOP)
@@ -397,7 +400,15 @@ async def _wait_until_seen(
 
 async def _unpin(options: ObjectOptions) -> tuple[dict[str, Any], str]:
     async with options.target.connect() as client:
-        return await end_pin(client, await options.read(client), confirm_any, options.timeout)
+        body, done = await end_pin(client, await options.read(client), confirm_any, options.timeout)
+        if options.waits:
+            body = await wait_as_asked(client, options, body, _is_unpinned)
+        return body, done
+
+
+def _is_unpinned(body: Body) -> bool:
+    """Whether the operator has decided what to deploy since the pin has ended."""
+    return parse_status(body).condition(ConditionType.UPDATE_PENDING).reason != BundleReason.PINNED
 
 
 async def end_pin(

@@ -43,6 +43,19 @@ def hint_about(verb: str, kind: str, body: Mapping[str, Any], *words: str) -> st
     return hint(verb, kind, str(name_of(body)), *words)
 
 
+def check_reason(reason: str, most: int) -> None:
+    """Refuse the text of --reason where it isn't one line of so many characters."""
+    if fault := reason_fault(reason, most):
+        raise click.UsageError(f"--reason {fault}")
+
+
+def reason_fault(reason: str, most: int) -> str:
+    """What is wrong with a reason that a user gives; empty where nothing is."""
+    if len(reason) <= most and reason.strip() and reason.isprintable():
+        return ""
+    return f"must be one line of 1 to {most} characters without control characters"
+
+
 DEBUG = "COPYRATOR_DEBUG"
 """Set to any value, it shows the traceback of an unexpected error."""
 

@@ -14,13 +14,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from copyrator.api.text import meant
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.status import Status
     from rich.text import Text
 
 
@@ -81,12 +85,21 @@ class Kind(enum.StrEnum):
     VERIFICATION = "Verification"
 
 
+class Choice(click.Choice[str]):
+    """Words, of which the message names the one that was meant."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Click's message, with that."""
+        said = super().get_invalid_choice_message(value, ctx)
+        return said.removesuffix(".") + meant(str(value), map(str, self.choices))
+
+
 def _output(allowed: Sequence[Format], default: Format | None) -> Callable[[Command], Command]:
     return click.option(
         "-o",
         "--output",
         "shape",
-        type=click.Choice(allowed, case_sensitive=False),
+        type=Choice(allowed, case_sensitive=False),
         default=default,
         help=f"Output format: {', '.join(allowed[:-1])} or {allowed[-1]}.",
         metavar="FORMAT",
@@ -305,6 +318,33 @@ def prose(lines: Iterable[str | Text], *, err: bool = False, indent: int | None 
         blanks = len(plain) - len(plain.lstrip()) + 4
         text = Text(line) if isinstance(line, str) else line
         _print_broken(out, text, indent or (label.end() if label else blanks))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Tell what is done, on stderr: in one line on a terminal, elsewhere in a line a change."""
+    out, told = _terminal(err=True), ""
+    is_live = out is not None and out.is_interactive and sys.stderr.isatty()
+    with ExitStack() as stack:
+        status: Status | None = None
+
+        def tell(text: str) -> None:
+            nonlocal told, status
+            if text == told:
+                return
+            told = text
+            if out is None or not is_live:
+                prose([text], err=True)
+                return
+            from rich.text import Text
+
+            line = Text(text)
+            line.truncate(out.width - GAP, overflow="ellipsis")  # beside the spinner
+            if status is None:
+                status = stack.enter_context(out.status(line))
+            status.update(line)
+
+        yield tell
 
 
 def _print_broken(out: Console, text: Text, indent: int) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
-from copyrator.api.conditions import NO_CONDITION, ConditionType, read_conditions
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.rollout import RolloutState
@@ -29,7 +28,6 @@ from copyrator.cli.core.cluster import Target, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint_about
 from copyrator.cli.core.objects import (
     RESOURCES,
-    SINGULAR,
     WAYS_TO_STOP,
     Body,
     ObjectOptions,
@@ -42,14 +40,25 @@ from copyrator.cli.core.objects import (
     one,
     shown,
 )
-from copyrator.cli.core.output import Format, object_option, prose, show, show_all, show_result
+from copyrator.cli.core.output import Choice, Format, object_option, prose, show_all, show_result
 from copyrator.cli.core.waiting import (
-    in_progress,
+    AT_ONCE,
+    OUTCOME,
+    Awaited,
+    check_may_act,
+    find_fault,
+    find_hold,
+    goes_on,
+    has_failed_request,
     observed,
     response_timeout_option,
     result,
+    show_end,
     timeout_option,
     wait,
+    wait_as_asked,
+    wait_for_all,
+    wait_options,
 )
 from copyrator.cli.view import rows
 from copyrator.kube import errors
@@ -61,9 +70,8 @@ if TYPE_CHECKING:
 
 
 Result = tuple[dict[str, Any], str]
-"""The object, and what was done to it."""
+"""The object, and what was done to it, a sentence without its end."""
 
-_timeout = timeout_option(300.0, "How long to wait for the outcome; 0 doesn't wait.")
 FIELD_MANAGER: Final = "copyrator-cli"
 """Of what commands and the page ask for: the history names it."""
 _ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFailedForce"
@@ -76,82 +84,46 @@ _ECHOES = "lastHandledRequest", "lastHandledForce", "lastFailedRequest", "lastFa
     is_flag=True,
     help="Use the annotation forceAt, which skips the gates minAge, dependsOn and windows.",
 )
-@_timeout
+@wait_options("the request is handled, and the object Ready", default=True, response=False)
 @object_option
 async def reconcile(options: ObjectOptions, *, force: bool) -> None:
     """Reconcile a rule or Bundle now, and wait for the outcome.
 
     A Bundle's registry is polled, and its version is deployed even if it is deployed already
     or failed too often. A rule's failed copies are retried at once.
-
-    Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
     """
     what = options.what
     async with options.target.connect() as client:
         body = await options.read(client)
-        _check_may_act(what, body)
+        check_may_act(what, body)
         annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
         if what == "rules":
             annotation = names.ANN_RULE_REQUESTED_AT
         token, body = await annotated(client, what, body, annotation)
 
         def handled(seen: Body) -> bool:
-            _check_may_act(what, seen)  # it may be suspended meanwhile
+            check_may_act(what, seen)  # it may be suspended meanwhile
             status = parse_status(seen, *_ECHOES)
             if force:
                 return token in (status.last_handled_force, status.last_failed_force)
             return token in (status.last_handled_request, status.last_failed_request)
 
-        def busy(seen: Body) -> bool:
-            return in_progress(seen) and not rows.failed_poll(seen) and not _waits(seen)
-
-        body = await wait(client, what, body, options.timeout, handled, busy=busy)
+        body = await wait_as_asked(client, options, body, handled)
     about = shown(what, body)
-    if options.shape is not None:
-        show(body, options.shape)
-    elif options.timeout == 0:
-        prose([f"{about} annotated; the operator reconciles it."])
-    elif waits := _waits(body):
-        raise Fault(f"{about} {waits}. The request stays, and is handled then")
-    elif _is_ready(body):
-        prose([f"{about} reconciled{result(body)}"])
-    else:
-        kept = ". The request stays, and is handled when the cause is fixed"
-        failed = rows.failed_poll(body)
-        text = f": {failed}" if failed else f" isn't ready{result(body)}"
-        text = text.rstrip(".") + (kept if _is_kept(body) else "")
-        raise Fault(f"{about}{text}")
-    if options.timeout and not _is_ready(body):
-        raise click.exceptions.Exit(1)
-
-
-def _is_kept(body: Body) -> bool:
-    """Whether a request failed that the operator handles later."""
-    status = parse_status(body, *_ECHOES)
-    return bool(status.last_failed_request or status.last_failed_force)
-
-
-def _waits(body: Body) -> str:
-    """What keeps a request waiting and doesn't go on by itself soon; empty where nothing does."""
-    pending = read_conditions(body).get(ConditionType.UPDATE_PENDING, NO_CONDITION)
-    if not (_is_kept(body) and pending.is_true):
-        return ""
-    if pending.reason == BundleReason.AWAITING_APPROVAL:
-        return f"waits for approval: {hint_about('approve', 'bundle', body)}"
-    return f"waits: {pending.reason}: {str(pending.message).rstrip('.')}"
-
-
-def _is_ready(body: Body) -> bool:
-    """Ready, or Unknown because its author wants nothing to be written (mode: Plan).
-
-    Not where the poll failed, although Ready is kept for some time then.
-    """
-    return not (rows.ready(body).is_false or rows.failed_poll(body))
+    if not options.timeout:
+        show_result(body, f"{about} annotated; the operator reconciles it.", options.shape)
+        return
+    fault = find_fault(what, body)
+    if fault and find_hold(body):
+        fault += ". The request stays, and is handled then"
+    elif fault and has_failed_request(body):
+        fault += ". The request stays, and is handled when the cause is fixed"
+    show_end(options, body, f"{about} reconciled", fault)
 
 
 @click.command()
 @object_options("rules")
-@_timeout
+@timeout_option(OUTCOME, "How long to wait for the outcome; 0 doesn't wait.")
 @object_option
 async def reseal(options: ObjectOptions) -> None:
     """Overwrite the objects that have a rule's marks without a valid seal.
@@ -239,25 +211,13 @@ async def annotate_decided(
     raise Fault(f"{shown('bundles', body)} is changed all the time by others; try again")
 
 
-def _check_may_act(what: str, body: Body) -> None:
-    """Refuse a request that the operator wouldn't handle until a user changes the object.
-
-    Raises:
-        Fault: it is suspended, or its updates are off.
-    """
-    if is_set_to_suspend(body):
-        advice = hint_about("resume", SINGULAR[what], body)
-        raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
-    check_updates_are_on(what, body)
-
-
 def check_writes(body: Body) -> None:
     """Refuse a request to write copies of a rule that writes none now: it would be handled later.
 
     Raises:
         Fault: it is suspended, or has ``mode: Plan``.
     """
-    _check_may_act("rules", body)
+    check_may_act("rules", body)
     spec = body.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == Mode.PLAN:
         raise Fault(
@@ -266,33 +226,17 @@ def check_writes(body: Body) -> None:
         )
 
 
-def check_updates_are_on(what: str, body: Body) -> None:
-    """Refuse a request that the operator wouldn't handle until an annotation is removed.
-
-    Raises:
-        Fault: the Bundle's updates are off.
-    """
-    if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations_of(body):
-        namespace, name = name_of(body)
-        raise Fault(
-            f"{shown(what, body)} has the annotation {names.ANN_DISABLE_AUTOUPDATE}, so nothing is "
-            f"polled or deployed; remove it: kubectl annotate bndl -n {namespace} {name} "
-            f"{names.ANN_DISABLE_AUTOUPDATE}-"
-        )
-
-
-AT_ONCE = 8
-"""Objects that one command changes and waits for at the same time."""
-
 _all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
 
 
 def _setting(verb: str, text: str, *, value: bool) -> click.Command:
+    waiting = response_timeout_option if value else wait_options("they are Ready")
+
     @click.command(verb, help=text, epilog=WAYS_TO_STOP if value else None)
     @objects_arguments("rules", "bundles")
     @cluster_options()
     @_all
-    @response_timeout_option
+    @waiting
     @object_option
     async def command(**options: Any) -> None:
         await _set_all(**options, value=value)
@@ -317,27 +261,61 @@ async def _set_all(
     value: bool,
     timeout: float,  # noqa: ASYNC109 - the option
     shape: Format | None,
+    waits: bool = False,
 ) -> None:
     if bool(wanted) == every:
         raise click.UsageError(f"set names of {what}, or --all for all of a namespace")
     async with target.connect() as client:
         if every:
-            bodies = [(what, body) for body in await _every(client, target, what)]
+            before = [(what, body) for body in await _every(client, target, what)]
         else:
             places = dict.fromkeys((kind, *target.locate(name)) for kind, name in wanted)
             found = await all_of(starmap(partial(one, client), places))
-            bodies = list(zip((kind for kind, *_ in places), found, strict=True))
+            before = list(zip((kind for kind, *_ in places), found, strict=True))
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def change(what: str, body: dict[str, Any]) -> Result:
             async with limit:
-                return await set_suspend(client, what, body, value=value, seconds=timeout)
+                return await set_suspend(client, what, body, value=value)
 
-        results = await asyncio.gather(*starmap(change, bodies))
+        results = await asyncio.gather(*starmap(change, before))
+        bodies = await wait_for_all(
+            client,
+            [
+                _awaited(what, body, is_changed=body is not old, waits=waits)
+                for (what, old), (body, _) in zip(before, results, strict=True)
+            ],
+            timeout,
+        )
+    faults = [
+        find_fault(what, body) if waits and timeout else ""
+        for (what, _), body in zip(before, bodies, strict=True)
+    ]
     if shape is None:
-        prose([sentence for _, sentence in results])
+        prose(
+            f"{text}{result(body, waited=timeout > 0 and done is not old)}"
+            for (_, old), (done, text), body, fault in zip(
+                before, results, bodies, faults, strict=True
+            )
+            if not fault
+        )
     else:
-        show_all([body for body, _ in results], shape, single=len(results) == 1)
+        show_all(bodies, shape, single=len(bodies) == 1)
+    if any(faults):
+        raise Fault("; ".join(filter(None, faults)))
+
+
+def _awaited(what: str, body: dict[str, Any], *, is_changed: bool, waits: bool) -> Awaited:
+    """An object that was suspended or resumed; ``waits`` for what that starts, too."""
+    generation = body["metadata"]["generation"]
+
+    def is_seen(seen: Body) -> bool:
+        is_stale = waits and rows.ready(seen).reason == BundleReason.SUSPENDED
+        return observed(seen) >= generation and not is_stale
+
+    if waits:
+        return Awaited(what, body, is_seen, goes_on)
+    return Awaited(what, body, is_seen if is_changed else lambda _: True)
 
 
 async def _every(client: KubeClient, target: Target, what: str) -> list[dict[str, Any]]:
@@ -350,12 +328,12 @@ async def _every(client: KubeClient, target: Target, what: str) -> list[dict[str
 
 
 async def set_suspend(
-    client: KubeClient, what: str, body: dict[str, Any], *, value: bool, seconds: float = 0.0
+    client: KubeClient, what: str, body: dict[str, Any], *, value: bool
 ) -> Result:
-    """Suspend or resume one object, and wait for the operator so many seconds.
+    """Suspend or resume one object; return it as it was where it is so already.
 
     Raises:
-        Fault: it is a rule in the old form, or the operator doesn't respond.
+        Fault: it is a rule in the old form.
     """
     if not isinstance(body.get("spec"), Mapping):
         raise Fault(
@@ -364,18 +342,15 @@ async def set_suspend(
         )
     if is_set_to_suspend(body) is value:
         already = "is already suspended" if value else "isn't suspended"
-        return body, f"{shown(what, body)} {already}."
+        return body, f"{shown(what, body)} {already}"
     patch = {"spec": {"suspend": value or None}}
     body = await client.patch(RESOURCES[what], *name_of(body), patch, field_manager=FIELD_MANAGER)
-    generation = body["metadata"]["generation"]
-    body = await wait(client, what, body, seconds, lambda seen: observed(seen) >= generation)
-    done = "suspended" if value else "resumed"
-    return body, f"{shown(what, body)} {done}{result(body, waited=seconds > 0)}"
+    return body, f"{shown(what, body)} {'suspended' if value else 'resumed'}"
 
 
 @click.command("confirm-delete")
 @object_options("rules")
-@response_timeout_option
+@wait_options("the copies are deleted")
 @object_option
 async def confirm_delete(options: ObjectOptions) -> None:
     """Confirm that an edited rule may delete more of its copies than spec.maxDelete.
@@ -402,10 +377,9 @@ async def confirm_delete(options: ObjectOptions) -> None:
         def is_taken(seen: Body) -> bool:
             return rows.ready(seen).reason != RuleReason.DELETION_UNCONFIRMED
 
-        body = await wait(client, "rules", body, options.timeout, is_taken)
+        body = await wait_as_asked(client, options, body, is_taken)
     text = f"{shown('rules', body)}: the deletion of {deleted} by generation {generation}"
-    outcome = result(body, waited=options.timeout > 0)
-    show_result(body, f"{text} is confirmed{outcome}", options.shape)
+    show_end(options, body, f"{text} is confirmed")
 
 
 def _waiting(body: Body) -> str:
@@ -422,9 +396,9 @@ def _waiting(body: Body) -> str:
 
 
 @click.command()
-@click.argument("action", type=click.Choice(["resume", "finish"]))
+@click.argument("action", type=Choice(["resume", "finish"]))
 @object_options("rules")
-@response_timeout_option
+@wait_options("the rollout has ended")
 @object_option
 async def rollout(options: ObjectOptions, action: str) -> None:
     """Resume the stopped rollout of a rule, or finish one at once.
@@ -452,10 +426,13 @@ async def rollout(options: ObjectOptions, action: str) -> None:
             check_writes(seen)  # it may be suspended meanwhile
             return False
 
-        body = await wait(client, "rules", body, options.timeout, has_moved)
+        def is_rolling(seen: Body) -> bool:
+            now = _running(seen)
+            return (now is not None and now.stopped is None) or goes_on(seen)
+
+        body = await wait_as_asked(client, options, body, has_moved, is_rolling)
     done = "is resumed" if action == "resume" else "is finished without further steps"
-    outcome = f"the rollout {done}{result(body, waited=options.timeout > 0)}"
-    show_result(body, f"{shown('rules', body)}: {outcome}", options.shape)
+    show_end(options, body, f"{shown('rules', body)}: the rollout {done}")
 
 
 def _running(body: Body) -> RolloutState | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,17 @@ import click
 
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.text import parse_time
+from copyrator.api.text import format_time, parse_time, time_since
 from copyrator.cli.bundles.registry import asked_by, registry_options, trust_options
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
     Installation,
     find_installation,
-    holder_of,
+    is_current,
     own_namespace_option,
     pod_selector,
+    renewed,
 )
 from copyrator.cli.core.objects import RESOURCES, Body, listed_in
 from copyrator.cli.core.output import Format, answer_option
@@ -30,7 +32,7 @@ from copyrator.cli.doctor.check import Check, find_policy, print_checks, readabl
 from copyrator.cli.view import rows
 from copyrator.cli.view.operator import read_pods
 from copyrator.kube import errors
-from copyrator.kube.resources import RULES, SECRETS
+from copyrator.kube.resources import LEASES, RULES, SECRETS
 from copyrator.kube.watch.reflector import name_of
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError, TagNotFound
 from copyrator.oci.exchange import Repository
@@ -57,7 +59,7 @@ async def doctor(target: Target, home: str | None, shape: Format | None, **optio
 
     With the options of `copyrator verify` also the signatures of the images that the pods run.
 
-    Exit code: 0 no check failed; 1 at least one did.
+    Exit codes: 0 no check failed; 1 one of the installation did; 3 only rules or Bundles fail.
     """
     from copyrator.cli.bundles import checks, freeze
     from copyrator.cli.core import notify
@@ -117,7 +119,7 @@ async def _listed(
             there[what] = await listed_in(client, resource, installation.settings.scopes)
         except errors.Forbidden as error:
             said = f"you have no permission to check them: {error.message}"
-            denied.append(Check(what.capitalize(), None, said))
+            denied.append(Check(what.capitalize(), None, said, of_object=True))
     return there, denied
 
 
@@ -183,17 +185,25 @@ async def check_lease(
     """With a ready pod, a Lease without a holder is about to be taken (a rollout): it has time."""
     last = asyncio.get_running_loop().time() + (takeover if ready else 0)
     while True:
-        if holder := await holder_of(client, installation, denied=False):
+        lease: Body = {}
+        with suppress(errors.NotFound):
+            place = installation.lease_namespace
+            lease = await client.get(LEASES, place, installation.settings.lease_name)
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder and is_current(lease, client.server_time):
             yield Check("Lease", True, f"held by {holder}")
             return
         if asyncio.get_running_loop().time() >= last:
             break
         await asyncio.sleep(0.5)
+    state = "has no holder"
+    if holder and (time := renewed(lease)):
+        since = time_since(format_time(time), client.server_time)
+        state = f"is held by {holder}, which hasn't renewed it for {since}"
     yield Check(
         "Lease",
         False,
-        f"the Lease {installation.lease} has no holder: check that the operator is "
-        "running: "
+        f"the Lease {installation.lease} {state}: check that the operator is running: "
         f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is no "
         "Lease",
     )
@@ -343,7 +353,7 @@ def objects(what: str, bodies: Sequence[Body], installation: Installation) -> li
     kind, now = RESOURCES[what].kind, datetime.now(UTC)
     said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
     wrong = list(object_faults(bodies, kind, installation, now))
-    return wrong or [Check(what.capitalize(), True, said)]
+    return wrong or [Check(what.capitalize(), True, said, of_object=True)]
 
 
 def object_faults(
@@ -356,11 +366,11 @@ def object_faults(
         said = f"{condition.reason}: {rows.trouble(body)}"
         is_failing = condition.is_false
         if is_failing and condition.reason not in PAUSES:
-            yield Check(shown, False, said)
+            yield Check(shown, False, said, of_object=True)
         elif failed := rows.failed_poll(body):
-            yield Check(shown, None, failed)
+            yield Check(shown, None, failed, of_object=True)
         elif is_failing or condition.reason == RuleReason.NO_TARGETS:
-            yield Check(shown, None, said)
+            yield Check(shown, None, said, of_object=True)
         elif not condition and is_overlooked(body, kind, installation, now):
             said = "not reconciled yet: the operator isn't running, or can't list this kind"
             yield Check(shown, False, said)

@@ -131,7 +131,7 @@ def _parse(words: Sequence[str], kind: str | None) -> tuple[str | None, str]:
         UsageError: these aren't a kind and a name.
     """
     *before, name = words
-    if not before:
+    if not before and kind is None:  # with --kind `copyrator/web` is an object of that namespace
         word, slash, rest = name.partition("/")
         if slash and rest and (_KINDS.find(word) or _known_kind(word)):
             before, name = [word], rest

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,25 +15,30 @@ from copyrator.api.reasons.rules import RuleReason
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
+from copyrator.cli.core.objects import ObjectOptions
 from copyrator.cli.core.output import (
+    Choice,
     Format,
     dump,
     object_option,
     prose,
     show,
-    show_result,
 )
-from copyrator.cli.core.waiting import wait
+from copyrator.cli.core.waiting import observed, show_end, wait, wait_as_asked, wait_options
 from copyrator.cli.view import rows
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.reflector import name_of
 from copyrator.settings.config import Settings
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
 
 RESPONSE: Final = 10.0
 """Seconds in which an operator whose settings aren't known responds to a rule."""
 _DEFAULT: Final = "default"
 """The namespace of contexts that choose none."""
 
+_wait = wait_options("it is Ready", response=False)
 _export = click.option("--export", is_flag=True, help="Print the manifest; nothing is created.")
 _name = click.argument("name")
 
@@ -58,6 +63,7 @@ def create() -> None:
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces to exclude.")
 @operator_namespace_option
 @_export
+@_wait
 @object_option
 async def rule(
     target: Target,
@@ -65,8 +71,10 @@ async def rule(
     *,
     home: str | None,
     export: bool,
+    waits: bool,
+    timeout: float,  # noqa: ASYNC109 - the option
     shape: Format | None,
-    **options: Any,
+    **fields: Any,
 ) -> None:
     """Copy a source to other namespaces.
 
@@ -75,14 +83,17 @@ async def rule(
 
     copyrator create rule creds --source default/registry-creds --to 'team-*'
     """
-    if bool(options["source"]) == bool(options["selector"]):
+    if bool(fields["source"]) == bool(fields["selector"]):
         raise click.UsageError("set exactly one of --source and --selector")
-    body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**options))
+    body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**fields))
     if export and not target.namespace_option:
         prose(["No namespace is set: apply it in the operator's, or set --namespace."], err=True)
     if not _exports(body, shape, export=export):
-        made = await _create_rule(target, body, home)
-        show_result(made, f"rule {name_of(made)} created.", shape)
+        options = ObjectOptions(
+            target=target, name=name, what="rules", timeout=timeout, waits=waits, shape=shape
+        )
+        made = await _create_rule(options, body, home)
+        show_end(options, made, f"rule {name_of(made)} created")
 
 
 def rule_spec(
@@ -118,7 +129,7 @@ def rule_spec(
 @click.option("--auth", metavar="SECRET", help="Secret with the registry's credentials.")
 @click.option(
     "--provider",
-    type=click.Choice([str(one) for one in Provider]),
+    type=Choice([str(one) for one in Provider]),
     help="Cloud whose registry gets tokens of the service account's identity.",
 )
 @click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
@@ -126,19 +137,36 @@ def rule_spec(
 @click.option("--project-namespace", metavar="NAMESPACE", help="Namespace of the release.")
 @click.option("--insecure", is_flag=True, help="Use plain HTTP.")
 @_export
+@_wait
 @object_option
 async def bundle(
-    target: Target, name: str, *, export: bool, shape: Format | None, **options: Any
+    target: Target,
+    name: str,
+    *,
+    export: bool,
+    waits: bool,
+    timeout: float,  # noqa: ASYNC109 - the option
+    shape: Format | None,
+    **fields: Any,
 ) -> None:
     """Deploy a werf bundle from a registry.
 
     copyrator create bundle shop --from registry.example.com/team/shop --version '1.*' --export
     """
-    body = _body(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, target, name, bundle_spec(**options))
+    body = _body(names.BUNDLE_API_VERSION, names.BUNDLE_KIND, target, name, bundle_spec(**fields))
     if not _exports(body, shape, export=export):
+        options = ObjectOptions(target=target, name=name, timeout=timeout, waits=waits, shape=shape)
         async with target.connect() as client:
             made = await client.create(BUNDLES, target.namespace, body)
-        show_result(made, f"bundle {name_of(made)} created.", shape)
+            made = await _wait_until_ready(client, options, made)
+        show_end(options, made, f"bundle {name_of(made)} created")
+
+
+async def _wait_until_ready(
+    client: KubeClient, options: ObjectOptions, made: dict[str, Any]
+) -> dict[str, Any]:
+    generation = made["metadata"]["generation"]
+    return await wait_as_asked(client, options, made, lambda seen: observed(seen) >= generation)
 
 
 def bundle_spec(*, repository: str, **fields: str | bool | None) -> dict[str, Any]:
@@ -174,20 +202,23 @@ def _exports(body: dict[str, Any], shape: Format | None, *, export: bool) -> boo
     return export
 
 
-async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -> dict[str, Any]:
-    """Create a rule where an operator serves it.
+async def _create_rule(
+    options: ObjectOptions, body: dict[str, Any], home: str | None
+) -> dict[str, Any]:
+    """Create a rule where an operator serves it, and wait until it is Ready where that is asked.
 
     Raises:
         Fault: none serves it, or where one would isn't known.
     """
+    target = options.target
     async with target.connect() as client:
         installation = await find_installation(client, home)
         namespace = target.namespace
         if namespace == _DEFAULT and not target.namespace_option:
             if not home and not installation.found:
-                why = installation.denial or "no operator was found; install one"
+                why = installation.denial or "none was found: install one"
                 raise Fault(
-                    f"the rule would be created in the operator's namespace, but {why}, or set "
+                    f"the rule would be created in the operator's namespace, and {why}; or set "
                     "--namespace"
                 )
             namespace = installation.settings.namespace
@@ -196,13 +227,13 @@ async def _create_rule(target: Target, body: dict[str, Any], home: str | None) -
         made = await client.create(RULES, namespace, body)
         trusted = installation.found and namespace == installation.settings.namespace
         if installation.is_read or trusted:
-            return made
+            return await _wait_until_ready(client, options, made)
         # What the operator serves is only known from its response.
         made = await wait(client, "rules", made, RESPONSE, lambda now: bool(rows.ready(now)))
         condition = rows.ready(made)
         if condition.reason == RuleReason.NOT_TRUSTED:
             raise Fault(f"rule {name_of(made)} was created, but {condition.message}")
-        return made
+        return await _wait_until_ready(client, options, made)
 
 
 def _check_served(settings: Settings, namespace: str, name: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any, Final
 
 import yaml
@@ -49,7 +50,9 @@ def _shown(body: Body | None, other: Body | None, when: str) -> dict[str, Any] |
         theirs = (other or {}).get(field)
         if field == "metadata":
             found[field] = _metadata(value, theirs, when, is_secret=is_secret)
-        elif field == "binaryData" or (is_secret and field == "data"):
+        elif isinstance(value, Mapping) and (
+            field == "binaryData" or (is_secret and field == "data")
+        ):  # of other groups' kinds they may be anything
             found[field] = _hidden(value, theirs, when, _decoded_size, secret=is_secret)
         elif is_secret and field not in _IN_CLEAR:
             found |= _hidden({field: value}, other, when, _text_size)
@@ -77,9 +80,9 @@ def _hidden(
     values: Any, others: Any, when: str, size: Callable[[Any], int], *, secret: bool = True
 ) -> dict[str, str]:
     """The lengths of values in their place."""
-    found = {}
+    found, compared = {}, others if isinstance(others, Mapping) else {}
     for key, value in (values or {}).items():
-        differs = value != (others or {}).get(key, value)
+        differs = value != compared.get(key, value)
         mark = f", {when}" if differs else ""
         word = "hidden" if secret else "binary"
         found[key] = f"<{word}, {count(size(value), 'byte')}{mark}>"
@@ -123,16 +126,9 @@ def _lines(body: Body | None) -> list[str]:
     return text.rstrip("\n").split("\n")
 
 
-def _difference(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    start = next(
-        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other),
-        min(len(before), len(after)),
-    )
-    ends = zip(reversed(before[start:]), reversed(after[start:]), strict=False)
-    end = next(
-        (at for at, (one, other) in enumerate(ends) if one != other),
-        min(len(before), len(after)) - start,
-    )
+def _difference(before: list[str], after: list[str]) -> Iterator[str]:
+    start = _same(before, after)
+    end = _same(before[start:][::-1], after[start:][::-1])
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     yield from (f"  {line}" for line in before[:start])
     blocks: Sequence[tuple[int, int, int]] = [(len(old), len(new), 0)]
@@ -145,3 +141,9 @@ def _difference(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         was, now = first + size, new_first + size
         yield from (f"  {line}" for line in old[first:was])
     yield from (f"  {line}" for line in before[len(before) - end :])
+
+
+def _same(lines: Sequence[str], others: Sequence[str]) -> int:
+    """With how many lines both begin alike."""
+    pairs = zip(lines, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

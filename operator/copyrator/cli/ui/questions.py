@@ -19,7 +19,7 @@ from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targe
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.cli.bundles import attest, rollback
-from copyrator.cli.core.faults import Fault, hint_about
+from copyrator.cli.core.faults import Fault, hint_about, reason_fault
 from copyrator.cli.core.installation import describe_lacking
 from copyrator.cli.core.objects import SINGULAR, Body, annotations_of, one, shown
 from copyrator.cli.core.reconcile import Confirm, annotated, set_suspend
@@ -102,7 +102,7 @@ def _ask_rollback(body: Body) -> Question:
         raise Fault(f"{shown('bundles', body)} has no other successful deploy in its history")
     when = "when it is resumed" if rollback.suspends(body) else "next"
     return Question(
-        f"From {rollback.describe_version(runs)} to the version that you choose. It is deployed "
+        f"The version that you choose replaces {rollback.describe_version(runs)}. It is deployed "
         f"{when}, by its digest, with today's values and spec, and no other one until it is "
         "unpinned. Signatures, freezes, windows and approval count; minAge, promoteFrom and "
         "dependsOn are passed over.",
@@ -137,13 +137,13 @@ def _ask_unpin(body: Body) -> Question:
     pin, asked = parse_status(body).part(PinStatus), _asked_pin(body)
     if pin.digest is None and pin.refused is None and asked in (None, names.NO_PIN):
         raise Fault(f"{shown('bundles', body)} isn't pinned")
-    pinned = (
-        rollback.describe_version(pin)
-        if pin.digest
-        else said(annotations_of(body).get(names.ANN_PIN))
-    )
+    effect = "What its spec names is deployed again"
+    if pin.digest is not None:
+        effect += f", in place of {rollback.describe_version(pin)}, which is pinned"
+    elif asked is None:
+        effect = "Nothing is pinned; the value that was refused is removed"
     return Question(
-        f"It isn't pinned to {pinned} any more: what its spec names is deployed again.",
+        f"{effect}.",
         hint_about("unpin", "bundle", body),
         seal=_seal(body, pin.digest, pin.refused, asked),
     )
@@ -196,8 +196,8 @@ def _ask_unskip(body: Body) -> Question:
     known = reversed(rollback.known_versions(parse_status(body)))
     versions = {digest: version for version, digest in known}
     return Question(
-        "The digest that you choose can be deployed again: at once, if the spec names its version, "
-        "and the gates pass.",
+        "The digest that you choose can be deployed again, if the spec names its version and the "
+        "gates pass.",
         hint_about("unskip", "bundle", body, "VERSION"),
         [
             Choice(digest, f"Unskip {said(versions.get(digest, 'digest'))} ({digest[:19]})")
@@ -227,7 +227,7 @@ def _ask_hold(body: Body) -> Question:
 
 
 async def _hold(client: KubeClient, body: dict[str, Any], answer: Answer, confirm: Confirm) -> str:
-    if fault := attest.reason_fault(answer.reason):
+    if fault := reason_fault(answer.reason, MAX_HOLD_TEXT):
         raise Fault(f"the reason {fault}")
     return (await attest.set_hold(client, body, answer.reason, confirm))[1]
 
@@ -360,7 +360,8 @@ async def act(
         confirm(body)
         return await _CHANGES[verb].write(client, body, answer, confirm)
     if verb != "reconcile":
-        return (await set_suspend(client, what, body, value=verb == "suspend"))[1]
+        _, done = await set_suspend(client, what, body, value=verb == "suspend")
+        return f"{done}."
     rule = what == "rules"
     annotation = names.ANN_RULE_REQUESTED_AT if rule else names.ANN_REQUESTED_AT
     await annotated(client, what, body, annotation)

@@ -1,6 +1,7 @@
 """`plan bundle`, `approve bundle`, `reject bundle`, and what other commands show of plans."""
 
 import json
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -259,6 +260,10 @@ def test_a_decision_without_a_wait_is_only_written(planned):
     assert planned.annotations["approved-plan"] == PLAN
     found = json.loads(planned.types("reject --yes --timeout 0 -o json"))
     assert found["metadata"]["annotations"][f"{ANN}rejected-plan"] == PLAN
+    found = json.loads(planned.types("reject --yes --timeout 0 --reason unsafe -o json"))
+    assert found["metadata"]["annotations"][f"{ANN}rejection-reason"] == "unsafe"
+    said = planned.types(f"reject --yes --reason {'x' * 201}", code=2)
+    assert "--reason must be one line of 1 to 200 characters" in said
     assert "approved-plan" not in planned.annotations
 
 
@@ -293,6 +298,11 @@ def test_a_person_is_asked(planned):
         assert one.read_to_the_end(process) == 1
     assert one.output.endswith("Error: nothing was decided\n")
     assert f"\n{PLAN}: 2 operations: 2 create; 1 risky.\n" in one.output
+    namespace, name = planned.name.split("/")
+    api = planned.stage.api
+    asked_about = plainly(one.output)
+    assert f"\nBundle: {name}\nNamespace: {namespace}\nCluster: {api.server} (" in asked_about
+    assert re.search(r"context \S+\)\s+Approve this plan", asked_about)
     assert max(len(line) for line in Text.from_ansi(one.output).plain.splitlines()) <= 80
     assert planned.annotations == {}
 

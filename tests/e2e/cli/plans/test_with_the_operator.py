@@ -39,9 +39,13 @@ def test_a_plan_is_read_refreshed_rejected_and_approved(stage: Stage) -> None:
     release(stage, "shop", "1.1.0")
     until(lambda: stage.status("shop").get("plan", {}).get("version") == "1.1.0", "planned")
     until(lambda: stage.status("shop")["plan"]["outcome"] == "Planned", "planned")
-    stage.types(f"reject bundle {shop} --yes")
-    said = stage.types(f"why {shop}")
-    assert "approval: refused, PlanRejected: plan " in plainly(said)
+    stage.types(f"reject bundle {shop} --yes --reason unsafe")
+    said = plainly(stage.types(f"why {shop}"))
+    assert "approval: refused, PlanRejected: plan " in said
+    assert " was rejected by admin: unsafe." in said
+    for command, code in ((f"plan bundle {shop}", 2), (f"describe bundle {shop}", 0)):
+        said = plainly(stage.types(command, code=code))
+        assert "State: rejected by admin, AGE ago: unsafe" in said
     before = stage.status("shop")["plan"]
     said = plainly(stage.types(f"plan bundle {shop} --refresh", code=2))
     assert "update ConfigMap - shop\n" in said

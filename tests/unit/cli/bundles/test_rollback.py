@@ -200,7 +200,10 @@ class Server:
         self.operate()
         return self.body
 
-    async def patch(self, _res: Any, _namespace: str, _name: str, patch: Any) -> Any:
+    async def patch(
+        self, _res: Any, _ns: str, _name: str, patch: Any, field_manager: str = "copyrator-cli"
+    ) -> Any:
+        assert field_manager == "copyrator-cli"
         if self.rivals:
             self.rivals -= 1
             raise ConflictError

@@ -60,6 +60,7 @@ def test_a_kind_and_a_name_are_two_words_or_one(args, meant):
         ("bundle/", "'bundle/' has no name after the slash."),
         ("bundle/web 1.2.3 more", "Got unexpected extra argument (more)"),
         ("copy/web", "'copy/web' isn't one of rules, bundles"),
+        ("bundels", "'bundels' isn't one of rules, bundles; did you mean bundles?"),
         ("team-a/web", "'team-a/web' isn't one of rules, bundles"),
         ("bundle", "Missing argument 'NAME'."),
         ("", "Missing argument 'KIND'. Choose from: rules, bundles"),
@@ -107,6 +108,7 @@ def test_where_no_object_has_to_be_named_none_is():
         (["web"], None, (None, "web")),
         (["team-a/web"], None, (None, "team-a/web")),
         (["web"], "Secret", ("Secret", "web")),
+        (["copyrator/web"], "Secret", ("Secret", "copyrator/web")),
         (["bundle/web"], None, ("bundle", "web")),
         (["secrets/team-a/web"], None, ("secrets", "team-a/web")),
         (["cm", "web"], None, ("cm", "web")),
@@ -117,9 +119,7 @@ def test_why_takes_the_kind_of_any_object(words, kind, meant):
     assert _parse(words, kind) == meant
 
 
-@pytest.mark.parametrize(
-    ("words", "kind"), [(["a", "b", "c"], None), (["bundle/web"], "Bundle"), (["a", "b"], "c")]
-)
+@pytest.mark.parametrize(("words", "kind"), [(["a", "b", "c"], None), (["a", "b"], "c")])
 def test_why_takes_one_object_and_its_kind_once(words, kind):
     with pytest.raises(click.UsageError, match="name one object"):
         _parse(words, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.text import Text
 
 from copyrator.cli import cli
-from copyrator.cli.core import reconcile, waiting
+from copyrator.cli.core import output, reconcile, waiting
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import ObjectReference
@@ -35,7 +38,6 @@ def bundle(ready: tuple[str, str], update: tuple[str, str, str], **status: str) 
 APPROVAL = ("True", "AwaitingApproval", "Gate approval: approve it.")
 FROZEN = ("True", "Frozen", "Gate freeze: all namespaces are frozen: holidays")
 DELAYED = {"lastFailedRequest": "now"}
-TERMINAL = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,18 @@ TERMINAL = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
             bundle(("True", "Deployed"), FROZEN, **DELAYED),
             "waits: Frozen: Gate freeze: all namespaces are frozen: holidays",
         ),
-        (bundle(("Unknown", "AwaitingApproval"), APPROVAL), ""),
+        (
+            bundle(("Unknown", "AwaitingApproval"), APPROVAL),
+            "waits for approval: copyrator approve bundle apps/shop",
+        ),
+        (bundle(("True", "Deployed"), APPROVAL), ""),
+        (bundle(("Unknown", "Planning"), ("True", "Planning", "the plan is being made")), ""),
         (bundle(("False", "TagNotFound"), ("False", "TagNotFound", ""), **DELAYED), ""),
     ],
-    ids=["approval", "freeze", "not delayed", "failed"],
+    ids=["request", "request freeze", "edit", "only a newer version", "planning", "failed"],
 )
-def test_what_a_request_waits_for(body: dict[str, Any], said: str) -> None:
-    assert reconcile._waits(body) == said
+def test_what_holds_up_what_is_asked_for(body: dict[str, Any], said: str) -> None:
+    assert waiting.find_hold(body) == said
 
 
 async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
@@ -69,7 +76,6 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
         return later.pop(0)
 
     monkeypatch.setattr(waiting, "LOOK", 0.0)
-    monkeypatch.setattr(waiting, "sys", TERMINAL)
     client = cast("Any", SimpleNamespace(get=get))
     found = await waiting.wait(
         client,
@@ -77,10 +83,10 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
         planning,
         60.0,
         lambda seen: "lastFailedRequest" in seen["status"],
-        busy=lambda seen: not reconcile._waits(seen),
+        busy=lambda seen: not waiting.find_hold(seen),
     )
     assert found is waits
-    assert capsys.readouterr().err.count("Planning: fine") == 1
+    assert capsys.readouterr().err == "bundle apps/shop: Planning: fine\n"
 
 
 async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
@@ -92,29 +98,31 @@ async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
         return done
 
     monkeypatch.setattr(waiting, "LOOK", 0.0)
-    monkeypatch.setattr(waiting, "sys", TERMINAL)
     await waiting.wait(
         cast("Any", SimpleNamespace(get=get)),
         "bundles",
         bundle(("Unknown", "AwaitingApproval"), APPROVAL),
         60.0,
         lambda seen: "lastHandledRequest" in seen["status"],
+        busy=lambda _: False,
     )
     assert not capsys.readouterr().err
 
 
-def test_progress_says_its_reason_once_and_is_wrapped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("width", [40, 80])
+def test_progress_is_one_line_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
 ) -> None:
-    monkeypatch.setattr(waiting, "sys", TERMINAL)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "80")
-    body = bundle(("Unknown", "Deploying"), ("True", "Deploying", ""))
-    body["status"]["conditions"][0]["message"] = "Deploying 1.0.1 with the Job " + "x" * 70
-    waiting._tell(body, "")
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("Deploying 1.0.1")
-    assert max(map(len, lines)) <= 80
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for name, value in {"TERM": "xterm", "COLUMNS": f"{width}"}.items():
+        monkeypatch.setenv(name, value)
+    with output.progress() as tell:
+        for number in range(3):
+            tell(f"bundle apps/shop: Deploying 1.0.{number} " + "日本" * 70)
+    said = Text.from_ansi(capsys.readouterr().err.replace("\r", "\n")).plain.splitlines()
+    lines = [line for line in said if line.strip()]
+    assert all("Deploying 1.0." in line and line.rstrip().endswith("…") for line in lines)
+    assert max(map(cell_len, lines)) <= width
 
 
 class Server:
@@ -131,7 +139,10 @@ class Server:
     async def get(self, *_: object) -> dict[str, Any]:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
-    async def patch(self, _what: object, _place: str, _name: str, patch: Any) -> dict[str, Any]:
+    async def patch(
+        self, _what: object, _place: str, _name: str, patch: Any, field_manager: str
+    ) -> dict[str, Any]:
+        assert field_manager == "copyrator-cli"
         self.patches.append(patch)
         return self.states[0]
 
@@ -167,10 +178,10 @@ async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
 
 def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch, capsys):
     async def one(client, what, namespace, name):
-        return f"{what} {namespace}/{name}"
+        return {"metadata": {"namespace": namespace, "name": name, "generation": 1}}
 
-    async def set_suspend(client, what, body, *, value, seconds):
-        return body, f"{body}: {value}"
+    async def set_suspend(client, what, body, *, value):
+        return body, f"{what} {body['metadata']['name']}: {value}"
 
     monkeypatch.setattr(reconcile, "one", one)
     monkeypatch.setattr(reconcile, "set_suspend", set_suspend)
@@ -178,7 +189,7 @@ def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monk
     wanted = [ObjectReference("rules", "x"), ObjectReference("bundles", "b/y")]
     options = {"target": target, "what": "rules", "wanted": [*wanted, wanted[0]], "shape": None}
     asyncio.run(reconcile._set_all(**options, every=False, value=True, timeout=0))
-    assert capsys.readouterr().out.splitlines() == ["rules a/x: True", "bundles b/y: True"]
+    assert capsys.readouterr().out.splitlines() == ["rules x: True.", "bundles y: True."]
 
 
 @asynccontextmanager

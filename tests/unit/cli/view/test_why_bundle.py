@@ -14,7 +14,7 @@ from copyrator.api.bundle_status import Available, BundleStatus, Rejected
 from copyrator.api.text import detail_lines
 from copyrator.bundles.fields import BundleDefaults, parse_bundle, parse_status
 from copyrator.cli.core.installation import Installation
-from copyrator.cli.core.reconcile import _is_ready
+from copyrator.cli.core.waiting import find_fault
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import ASSUMED, BundleView, describe_bundle, next_poll
 from copyrator.cli.view.why_bundle import explain_bundle, explain_next, list_steps
@@ -112,7 +112,7 @@ def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
 
 
 def test_settings_that_are_withheld_are_said_with_the_remedy():
-    said = "the Jobs of a gated Bundle don't get spec.env[PATH]. Other variables: remove them."
+    said = "the Jobs of a gated Bundle don't get spec.env.PATH. Other variables: remove them."
     one = {"type": "SettingsWithheld", "status": "True", "reason": "NotKnownHarmless"}
     body = known(conditions=[one | {"message": said}])
     assert f"Settings are withheld: {said}" in why(body)
@@ -187,7 +187,7 @@ def test_where_ready_is_false_the_condition_says_it():
     [(polled(1), False), (polled(0), True), (polled(0, ready="False"), False)],
 )
 def test_a_reconcile_whose_poll_failed_is_not_ready(body, ready):
-    assert _is_ready(body) is ready
+    assert bool(find_fault("bundles", body)) is not ready
 
 
 NOON_OF_SUNDAY = datetime(2026, 1, 4, 12, tzinfo=UTC)

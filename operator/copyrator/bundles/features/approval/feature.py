@@ -304,8 +304,8 @@ class ApprovalFeature(HoldingFeature):
         is_gated = bool(written.status.condition(ConditionType.UPDATE_PENDING))
         if not is_gated or not plan.decision or (plan.id, plan.decision) == (old.id, old.decision):
             return
-        by = f" by {plan.by}" if plan.by else ""
-        text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
+        text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}"
+        text += plan.by_whom_and_why
         is_approved = plan.decision == PlanDecision.APPROVED
         reason = BundleEvent.PLAN_APPROVED if is_approved else BundleReason.PLAN_REJECTED
         if not reason == written.status.ready_reason != before.status.ready_reason:

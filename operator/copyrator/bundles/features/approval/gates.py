@@ -19,10 +19,11 @@ from copyrator.api.names import (
     ANN_APPROVED_PLAN,
     ANN_DISABLE_AUTOUPDATE,
     ANN_REJECTED_PLAN,
+    ANN_REJECTION_REASON,
 )
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.structs import replace
-from copyrator.api.text import format_time, parse_time, times
+from copyrator.api.text import format_time, one_line, parse_time, times
 from copyrator.bundles.engine.gate import (
     PASSED,
     Candidate,
@@ -40,6 +41,7 @@ from copyrator.bundles.engine.gate import (
 from copyrator.bundles.features.approval.record import APPROVAL, must_plan
 from copyrator.bundles.jobs.identity import hash_of
 from copyrator.bundles.plans.fields import (
+    MAX_DECISION_REASON,
     MAX_REJECTED_CONTENTS,
     ApprovalMode,
     ApprovalSpec,
@@ -77,13 +79,13 @@ def has_new_decision(status: BundleStatus, annotations: Mapping[str, str]) -> bo
 
 def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> PlanStatus:
     plan = status.part(PlanStatus)
-    by = annotations.get(ANN_APPROVED_BY, "")[:_NAME_LENGTH]
+    by = _decider(annotations)
     approved, rejected = annotations.get(ANN_APPROVED_PLAN), annotations.get(ANN_REJECTED_PLAN)
     is_planned = plan.outcome == PlanOutcome.PLANNED and plan.id is not None
     is_rejected = is_planned and plan.decision == PlanDecision.REJECTED
     names_it = is_planned and rejected == plan.id
     if (names_it and not is_rejected) or (rejected and rejected == plan.approved.id):
-        return _reject(plan, rejected or "", by, at, is_cleared=approved != plan.id)
+        return _reject(plan, rejected or "", annotations, at)
     if is_rejected and (names_it or approved != plan.id):
         return replace(plan, approval_cleared=approved != plan.id)
     if not is_planned or approved != plan.id or not by or is_spent(status):
@@ -95,6 +97,7 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
         decision=PlanDecision.APPROVED,
         by=by,
         at=at,
+        decision_reason=None,
         # One that is approved after all may be rejected once more.
         rejected=RejectedPlan(
             id=None if plan.rejected.id == plan.id else plan.rejected.id,
@@ -115,7 +118,11 @@ def _decide(status: BundleStatus, annotations: Mapping[str, str], at: str) -> Pl
     )
 
 
-def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: bool) -> PlanStatus:
+def _decider(annotations: Mapping[str, str]) -> str:
+    return annotations.get(ANN_APPROVED_BY, "")[:_NAME_LENGTH]
+
+
+def _reject(plan: PlanStatus, plan_id: str, annotations: Mapping[str, str], at: str) -> PlanStatus:
     """The plan without an approval, after a rejection of it or of the one that was approved.
 
     Also while it is being deployed: a retry then needs an approval of its own.
@@ -129,12 +136,14 @@ def _reject(plan: PlanStatus, plan_id: str, by: str, at: str, *, is_cleared: boo
     )
     if plan_id != plan.id and plan.decision != PlanDecision.APPROVED:
         return plan  # it waits, or is being made
+    reason = one_line(annotations.get(ANN_REJECTION_REASON, ""), MAX_DECISION_REASON)
     return replace(
         plan,
         decision=PlanDecision.REJECTED,
-        by=by or None,
+        by=_decider(annotations) or None,
         at=at,
-        approval_cleared=is_cleared,
+        decision_reason=reason or None,
+        approval_cleared=annotations.get(ANN_APPROVED_PLAN) != plan.id,
     )
 
 
@@ -197,8 +206,8 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
 def _undecided_verdict(plan: PlanStatus, spec: BundleSpec) -> Verdict:
     """The verdict on a plan that may not be deployed."""
     if plan.decision == PlanDecision.REJECTED:
-        by = f" by {plan.by}" if plan.by else ""
-        return Refused(BundleReason.PLAN_REJECTED, f"{_describe_plan(plan)} was rejected{by}")
+        text = f"{_describe_plan(plan)} was rejected{plan.by_whom_and_why}"
+        return Refused(BundleReason.PLAN_REJECTED, text)
     if spec.part(ApprovalSpec).must_be_bound and (faults := list(_uncertainties(plan))):
         text = (
             f"{_describe_plan(plan)} isn't enforced, and bound or exact, as "

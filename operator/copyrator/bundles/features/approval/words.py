@@ -83,7 +83,9 @@ def plan_state(view: View) -> str:
 
 def _state_of_made(view: View, plan: PlanStatus, now: datetime) -> str:
     if plan.decision is not None:
-        return decision(plan) + (f", {time_since(plan.at, now)} ago" if plan.at else "")
+        ago = f", {time_since(plan.at, now)} ago" if plan.at else ""
+        why = f": {said(plan.decision_reason)}" if plan.decision_reason else ""
+        return f"{decision(plan)}{ago}{why}"
     if is_expired(plan, now):
         return f"expired {time_since(plan.expires_at, now)} ago; the operator makes it again"
     if not is_decision_due(view):
@@ -287,6 +289,7 @@ class ApprovalWords(Words):
         tone = _DECIDED.get(str(plan.decision))
         if tone is not None and not (plan.id and plan.id == attempt.plan):
             notes = [f"by {said(plan.by)}"] if plan.by else []
+            notes += [said(plan.decision_reason)] if plan.decision_reason else []
             yield VersionEvent(
                 str(plan.decision),
                 said(plan.version),
@@ -325,10 +328,10 @@ class ApprovalWords(Words):
                 else "",
             )
         if plan.id is not None and plan.decision == PlanDecision.REJECTED:
-            by = f" by {plan.by}" if plan.by else ""
+            by, why = f" by {plan.by}" if plan.by else "", plan.decision_reason or ""
             what = f"isn't deployed as {version}: its plan {plan.id} was rejected{by}"
             key, shows = f"{plan.id} {plan.at}", f"copyrator describe bundle {told.where}"
-            yield Notice(0, About.PLAN_REJECTED, what, plan.at or "", key, "", shows)
+            yield Notice(0, About.PLAN_REJECTED, what, plan.at or "", key, why, shows)
         if (stored := status.part(AsApprovedStatus)).is_different:
             what = f"doesn't run what was approved of {stored.version}"
             at, key = stored.at or "", f"{stored.at} {stored.revision}"

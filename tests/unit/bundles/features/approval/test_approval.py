@@ -122,6 +122,11 @@ PLANNING = Waiting("Planning", "the deploy of 1.1 is planned first")
             Refused("PlanRejected", "plan id-1 of 1.1 was rejected by ben"),
         ),
         (
+            with_plan(decision="Rejected", by="ben", decision_reason="it deletes data"),
+            "Always",
+            Refused("PlanRejected", "plan id-1 of 1.1 was rejected by ben: it deletes data"),
+        ),
+        (
             with_plan(decision="Rejected"),
             "Always",
             Refused("PlanRejected", "plan id-1 of 1.1 was rejected"),

@@ -26,9 +26,11 @@ def test_another_plan_is_another_transition_and_the_same_one_is_the_same():
     assert first.id != one(of_bundle(plan=other, gates=[APPROVAL]), About.AWAITING_APPROVAL).id
 
 
-def test_a_rejection_names_who():
+def test_a_rejection_names_who_and_why():
     plan = {**PLAN, "decision": "Rejected", "by": "ann", "at": AT}
     assert one(of_bundle(plan=plan), About.PLAN_REJECTED).what.endswith("was rejected by ann")
+    told = one(of_bundle(plan=plan | {"decisionReason": "it deletes data"}), About.PLAN_REJECTED)
+    assert (told.what[-3:], told.why) == ("ann", "it deletes data")
 
 
 def test_a_deploy_that_stored_something_else_is_told_as_such_and_not_as_failed():

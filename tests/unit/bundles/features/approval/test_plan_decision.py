@@ -117,6 +117,29 @@ def test_after_a_rejection_an_approval_counts_once_it_was_seen_absent(
         assert (plan.approved, plan.rejected) == (ApprovedPlan(), rejected)
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (None, None),
+        (" \n", None),
+        ("it deletes\ndata\x1b[2J", "it deletes data [2J"),
+        ("x" * 1024, "x" * 199 + "…"),
+    ],
+    ids=str,
+)
+def test_the_reason_of_a_rejection_is_kept_in_one_bounded_line(
+    text: str | None, kept: str | None
+) -> None:
+    reason = {} if text is None else {"rejection_reason": text}
+    rejects = named(rejected_plan="id-1", approved_by="ann", **reason)
+    plan = plan_decision.record_decision(with_plan(), rejects, NOW).part(PlanStatus)
+    assert (plan.decision, plan.decision_reason) == ("Rejected", kept)
+    again = named(approved_plan="id-1", approved_by="ann", **reason)
+    cleared = BundleStatus().with_part(replace(plan, approval_cleared=True))
+    plan = plan_decision.record_decision(cleared, again, NOW).part(PlanStatus)
+    assert (plan.decision, plan.decision_reason) == ("Approved", None)
+
+
 def test_a_rejection_ends_an_approval_and_names_are_cut() -> None:
     annotations = named(rejected_plan="id-1", approved_by="x" * 257)
     status = with_plan(decision="Approved", by="ann", approved=ApprovedPlan(id="id-1"))

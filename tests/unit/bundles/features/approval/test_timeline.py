@@ -45,5 +45,7 @@ def test_a_decision_about_a_plan_is_an_entry_until_the_plan_is_deployed(
     plan = {"id": "p", "version": "1.1", "decision": decision, "by": "ann"}
     body = bundle(plan=plan | {"at": "2026-01-10T11:00:00Z"}, history=[entry(2, "1.0", "a")])
     assert shown(body) == [(word, "1.1", "by ann"), ("Deployed", "1.0")]
+    body["status"]["plan"]["decisionReason"] = "no\x1b more"
+    assert shown(body)[0] == (word, "1.1", "by ann", "no\\x1b more")
     body["status"]["attempted"] = {"plan": "p", "outcome": "Succeeded"}
     assert shown(body) == [("Deployed", "1.0")]
