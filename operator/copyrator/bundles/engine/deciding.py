@@ -244,7 +244,9 @@ _CAUSES: Final = {
 def record_cause(proposal: Proposal, need: DeployReason) -> BundleStatus:
     """The status whose new attempt has its cause, and what is known to have given it."""
     cause, status = _CAUSES.get(need) or _find_edit(proposal), proposal.status
-    fields = [SPEC] if cause is Cause.SPEC_CHANGED else []
+    # without an edit of it, labels that its release gets have changed
+    is_edited = proposal.wanted.generation != proposal.entry.status.attempted.generation
+    fields = [SPEC] if cause is Cause.SPEC_CHANGED and is_edited else []
     if (request := proposal.wanted.request) is not None:
         asked = (ANN_FORCE_AT, request.force_at), (ANN_REQUESTED_AT, request.requested_at)
         fields = [name for name, value in asked if value is not None]
@@ -264,8 +266,7 @@ def _find_edit(proposal: Proposal) -> Cause:
         is_edited = before.generation != wanted.generation
         is_other = is_edited and not admits(proposal.spec, before.version)
         return Cause.SPEC_CHANGED if is_other else Cause.NEW_VERSION
-    is_same = before.values_hash == wanted.values_hash
-    return Cause.SPEC_CHANGED if is_same else Cause.VALUES_CHANGED
+    return Cause.VALUES_CHANGED if before.values_hash != wanted.values_hash else Cause.SPEC_CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +316,8 @@ def finish(
     if back := evidence.rolled_back:
         attempted = structs.replace(attempted, rollback=back.rollback)
         revision = back.revision or changed.deployed.revision
-        changed = structs.replace(
-            changed, deployed=structs.replace(changed.deployed, revision=revision)
-        )
+        deployed = structs.replace(changed.deployed, revision=revision)
+        changed = structs.replace(changed, deployed=deployed)
     return structs.replace(
         changed, attempted=_schedule_retry(attempted, retry, now), last_error=error
     )

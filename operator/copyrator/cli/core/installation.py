@@ -243,10 +243,10 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def renewed(lease: Body) -> datetime | None:
-    """When a Lease was last written: by the clock of its holder or of the API server."""
+    """When a Lease was last written: by the API server's clock, else by that of its holder."""
     writes = (one.get("time") for one in lease["metadata"].get("managedFields") or ())
-    times = map(parse_time, ((lease.get("spec") or {}).get("renewTime"), *writes))
-    return max(filter(None, times), default=None)
+    last = max(filter(None, map(parse_time, writes)), default=None)
+    return last or parse_time((lease.get("spec") or {}).get("renewTime"))
 
 
 def is_current(lease: Body, now: datetime) -> bool:
