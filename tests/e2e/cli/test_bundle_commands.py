@@ -438,7 +438,8 @@ def test_commands_tell_who_signed_and_what_isnt_trusted_any_more(stage, signed, 
     assert where in said
     said = plainly(stage.types(f"describe bundle {verified}"))
     assert "Signatures: NotTrusted (SignatureInvalid), stays deployed: " in said
-    doctor = stage.types("doctor", code=1)
+    doctor = stage.types("doctor", code=3)
+    assert "The installation is well; 1 rule or Bundle fails" in doctor
     assert "FAIL Signatures: " in doctor
     assert f"1 Bundle runs a version that isn't trusted: {verified}" in doctor
 

@@ -197,13 +197,11 @@ def suspended(version: str, digest: str, need: DeployReason | None) -> ReadyCond
 
     ``need`` is why this version would be deployed; None where it wouldn't be.
     """
-    pending = need.value if need in _EDITS else ""
+    edits = DeployReason.VALUES, DeployReason.SPEC, DeployReason.REQUEST
+    pending = need.value if need in edits else ""
     if need in (DeployReason.FIRST, DeployReason.VERSION):
         pending = f"{version} ({short(digest)}) is available"
     return ReadyCondition(Health.PAUSED, BundleReason.SUSPENDED, pending)
-
-
-_EDITS: Final = (DeployReason.VALUES, DeployReason.SPEC, DeployReason.REQUEST)
 
 
 def unusable(reason: AnyReason, message: str, status: BundleStatus) -> ReadyCondition:

@@ -316,9 +316,8 @@ def finish(
     if back := evidence.rolled_back:
         attempted = structs.replace(attempted, rollback=back.rollback)
         revision = back.revision or changed.deployed.revision
-        changed = structs.replace(
-            changed, deployed=structs.replace(changed.deployed, revision=revision)
-        )
+        deployed = structs.replace(changed.deployed, revision=revision)
+        changed = structs.replace(changed, deployed=deployed)
     return structs.replace(
         changed, attempted=_schedule_retry(attempted, retry, now), last_error=error
     )

@@ -128,7 +128,7 @@ class Installation:
     def denial(self) -> str:
         """The permissions that the user lacks to find it; or empty."""
         lacks = " or ".join(str(one.refusal or one.message) for one in self.denied)
-        return f"you have no permission to {lacks}, to find the operator" if lacks else ""
+        return f"you have no permission to {lacks}, by which it is found" if lacks else ""
 
     @property
     def user(self) -> str | None:
