@@ -44,7 +44,8 @@ terminal in one line.
 `suspend`, `freeze`, `hold`, `skip` and `rollback` are [compared](../guides.md#ways-to-stop).
 
 Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
-changes found (a usage error of `plan` is 1); 130 interrupted.
+changes found (a usage error of `plan` is 1); 3, for `doctor`, only rules or
+Bundles fail; 130 interrupted.
 """
 
 _METRICS_HEAD = f"""# Metrics

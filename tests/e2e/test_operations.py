@@ -97,12 +97,15 @@ class Reader:
         """Publish a version."""
         push(HELLO, self._hosts[registry], REPOSITORY, version)
 
-    def bundle(self, name: str = "shop") -> dict[str, Any]:
-        """A Bundle."""
-        found: dict[str, Any] = self.cluster.api().get(
-            f"/apis/operator.werf.dev/v1/namespaces/apps/bundles/{name}"
-        )
-        return found
+    def status(self, name: str = "shop") -> dict[str, Any]:
+        """The status of a Bundle."""
+        path = f"/apis/operator.werf.dev/v1/namespaces/apps/bundles/{name}"
+        return self.cluster.api().get(path).get("status") or {}
+
+    def reason(self, name: str = "shop") -> str:
+        """The reason of a Bundle's condition Ready."""
+        found = self.status(name).get("conditions") or []
+        return next((str(one["reason"]) for one in found if one["type"] == "Ready"), "")
 
     def deploys(self, version: str) -> None:
         """Publish a version, and wait until both Bundles run it, and are Ready."""
@@ -113,22 +116,12 @@ class Reader:
     def wait_runs(self, version: str, name: str = "shop") -> None:
         """Wait until a Bundle runs a version, and is Ready."""
         until(
-            lambda: self._reason(name) == "Deployed" and self._version(name) == version,
+            lambda: (
+                self.reason(name) == "Deployed"
+                and self.status(name)["deploy"]["version"] == version
+            ),
             lambda: self.types("copyrator get bundles -A"),
         )
-
-    def wait_reason(self, reason: str) -> None:
-        """Wait until the Bundle shop says this."""
-        until(
-            lambda: self._reason("shop") == reason, lambda: self.types("copyrator get bundles -A")
-        )
-
-    def _version(self, name: str) -> str:
-        return str(self.bundle(name).get("status", {}).get("deploy", {}).get("version"))
-
-    def _reason(self, name: str) -> str:
-        found = self.bundle(name).get("status", {}).get("conditions") or []
-        return next((str(one["reason"]) for one in found if one["type"] == "Ready"), "")
 
     def greeting(self) -> str:
         """What the release of the Bundle shop has of its values."""
@@ -205,23 +198,25 @@ def test_the_operator_is_down(reader: Reader) -> None:
 
 
 def test_the_leader_doesnt_change(reader: Reader) -> None:
-    node = reader.cluster.layout.node
-    pods = f"{MARK}={NODE_NAME}:{node}/pods/copyrator_copyrator-"
+    pods = f"{MARK}={NODE_NAME}:{reader.cluster.layout.node}/pods/copyrator_copyrator-"
     paused = set(with_variable(pods))
     for process in paused:
         os.kill(process, signal.SIGSTOP)
-    reader.cluster.api().patch(LEASE, {"spec": {"leaseDurationSeconds": 1}})
-    until(lambda: "has been down" in reader.types("copyrator get rules -A"))
-    reader.follows("The leader doesn't change")
-    assert paused
-    assert paused.isdisjoint(with_variable(pods))
+    try:
+        reader.cluster.api().patch(LEASE, {"spec": {"leaseDurationSeconds": 1}})
+        until(lambda: "has been down" in reader.types("copyrator get rules -A"))
+        reader.follows("The leader doesn't change")
+        assert paused
+        assert paused.isdisjoint(with_variable(pods))
+    finally:  # else all that follows would wait for it in vain
+        for process in paused.intersection(with_variable(pods)):
+            os.kill(process, signal.SIGCONT)
 
 
 def test_nothing_deploys(reader: Reader) -> None:
     reader.types("copyrator freeze --all --reason inventory")
     reader.push("1.4.1")
-    available = {"version": "1.4.1"}
-    until(lambda: available.items() <= reader.bundle()["status"]["available"].items())
+    until(lambda: reader.status()["available"]["version"] == "1.4.1")
     reader.follows("Nothing deploys")
     reader.wait_runs("1.4.1")
 
@@ -250,7 +245,7 @@ def test_the_registry_is_gone(reader: Reader) -> None:
     reader.push("1.4.1", "mirror.example.com")
     reader.deploys("1.4.1")
     reader.cluster.kill("registry")
-    reader.wait_reason("RegistryUnreachable")
+    until(lambda: reader.reason() == "RegistryUnreachable")
     reader.follows("The registry is gone")
     reader.cluster.restart("registry")
     reader.wait_runs("1.4.1", "blog")

@@ -44,7 +44,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.tagfilter import TAG_FILTER_LENGTH, FilterError, compile_filter
-from copyrator.api.text import check_env_name, matching, truncate
+from copyrator.api.text import check_env_name, matching, member, truncate
 from copyrator.api.version_range import VERSION_LENGTH, VersionError, parse_version
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
@@ -266,7 +266,7 @@ def _read_env(value: Any) -> dict[str, str]:
     found = {}
     for name, one in value.items():
         check_text(name, "", check_env_name)
-        found[name] = "" if names.is_reserved_env(name) else _env_value(one, f"[{name}]")
+        found[name] = "" if names.is_reserved_env(name) else _env_value(one, member(name))
     return found
 
 
@@ -296,7 +296,7 @@ def _check_env(found: Mapping[str, Any]) -> None:
         own = len(key) + _bytes(value)
         size += own
         if own > most:
-            path = f"[{key[:80]}]"
+            path = member(key[:80])
             raise SpecError(path, f"has {own:,} bytes with its name, at most {most:,}")
         if size > BUNDLE_ENV_BYTES:
             raise SpecError("", _too_large(BUNDLE_ENV_BYTES))
@@ -417,7 +417,7 @@ class JobSpec(Form):
         ):
             for key in found:
                 if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
-                    fail(f"{name}[{key}]", "is set by the operator; remove it")
+                    fail(f"{name}{member(key)}", "is set by the operator; remove it")
         size = sum(len(key) + _bytes(value) for key, value in self.pod_annotations.items())
         if size > BUNDLE_POD_ANNOTATIONS:
             fail("podAnnotations", _too_large(BUNDLE_POD_ANNOTATIONS))

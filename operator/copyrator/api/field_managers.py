@@ -5,6 +5,8 @@ A client chooses the name of its field manager: it doesn't prove who wrote somet
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 SPEC: Final = "spec"
 _MOST: Final = 128
 """Characters of a name, as the API server allows."""
+_PLAIN: Final = re.compile(r"[-./:@\w]+", re.ASCII)
 
 
 class Managers(dict[str, str]):
@@ -20,7 +23,12 @@ class Managers(dict[str, str]):
     def writer(self, *fields: str) -> str | None:
         """What wrote the first of these that is known: ``field manager kubectl-edit``."""
         found = (self[one] for one in fields if one in self)
-        return next((f"field manager {one}" for one in found), None)
+        return next((f"field manager {_quoted(one)}" for one in found), None)
+
+
+def _quoted(name: str) -> str:
+    """In quotes where it might read as more than a name, as in `x, approved by ann`."""
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
 
 
 def last_managers(metadata: Mapping[str, Any], prefix: str) -> Managers:

@@ -69,6 +69,7 @@ from copyrator.api.text import (
     check_label_value,
     check_namespace,
     matching,
+    member,
     quoted,
     truncate,
 )
@@ -211,7 +212,7 @@ def path_of(place: Place) -> str:
     above: Place | None = place
     while above is not None:
         above, step = above
-        shown = f"[{step}]" if isinstance(step, int) else f".{step}"
+        shown = f"[{step}]" if isinstance(step, int) else member(step)
         steps.append(shown if above else str(step))
     return "".join(reversed(steps))
 
@@ -565,12 +566,12 @@ class KeyTransform(Form):
         taken: dict[str, str] = {}
         for old, new in self.rename.items():
             if other := taken.get(new):
-                fail(f"rename[{old}]", f"collides with {other}: both would be named {new}")
+                fail(f"rename{member(old)}", f"collides with {other}: both would be named {new}")
             taken[new] = old
         for old in self.rename:
             if self.exclude.matches(old) or (self.include and not self.include.matches(old)):
                 fail(
-                    f"rename[{old}]",
+                    f"rename{member(old)}",
                     "renames a key that include and exclude filter out; rename takes the source's "
                     "keys",
                 )
@@ -607,9 +608,9 @@ class MetadataTransform(Form):
         for key in self.add:
             ours = key in (names.LABEL_MANAGED_BY, names.LABEL_GUARD)
             if ours or key.startswith(names.RULE_PREFIX):
-                fail(f"add[{key}]", "is set by the operator; remove it")
+                fail(f"add{member(key)}", "is set by the operator; remove it")
             if self.remove.matches(key):
-                fail(f"add[{key}]", "is both added and removed; remove one of the two")
+                fail(f"add{member(key)}", "is both added and removed; remove one of the two")
 
 
 class LabelTransform(MetadataTransform):

@@ -63,6 +63,8 @@ from copyrator.api.text import (
     check_object_name,
     format_duration,
     format_time,
+    meant,
+    member,
     parse_duration,
     parse_time,
     printable_start,
@@ -289,7 +291,7 @@ class Fields:
         for word, text in fields.raw.items():
             check_text(word, fields.path)
             if text != "":
-                check_text(text, f"{fields.path}[{word}]")
+                check_text(text, f"{fields.path}{member(word)}")
             found[word] = text
         return found
 
@@ -534,7 +536,8 @@ def closed(form: type[Form], what: str) -> Takes:
     def read_closed(raw: Any) -> Form:
         if isinstance(raw, Mapping) and (unknown := set(map(str, raw)).difference(names)):
             known = f"{', '.join(names[:-1])} and {names[-1]}"
-            fail(truncate(min(unknown), 64), f"is unknown; {what} has {known}")
+            word = min(unknown)
+            fail(truncate(word, 64), f"is unknown; {what} has {known}{meant(word, names)}")
         return read_form(raw)
 
     return custom(read_closed)
@@ -728,7 +731,8 @@ def _choice_reader(kind: type[StrEnum]) -> Read:
 
     def read_choice(value: Any) -> StrEnum:
         if not isinstance(value, str) or value not in words:
-            raise SpecError("", f"must be one of {', '.join(words)}")
+            advice = meant(value, words) if isinstance(value, str) else ""
+            raise SpecError("", f"must be one of {', '.join(words)}{advice}")
         return words[value]
 
     return read_choice
@@ -782,7 +786,7 @@ def _map_reader(kinds: tuple[Any, ...], of_map: Takes) -> Read:
             try:
                 found[name] = read_value(one)
             except SpecError as error:
-                raise below(error, f"[{name}]") from None
+                raise below(error, member(name)) from None
         return found
 
     return read_map

@@ -12,7 +12,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Final
 
 # Times and durations -----------------------------------------------------------------------------
@@ -237,9 +239,35 @@ def matching(pattern: str | re.Pattern[str], fault: str, most: int = 512) -> Che
     return check
 
 
+def member(key: str) -> str:
+    r"""A key behind the path of its map, as kubectl's jsonpath takes it: ``.helm\\.sh/chart``."""
+    return "." + key.replace(".", "\\.") if _PLAIN.fullmatch(key) else f"['{key}']"
+
+
+_PLAIN: Final = re.compile(r"[-./\w]+")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean X?`` with the known word that is alike, else nothing.
+
+    One is part of the other, or they are spelt much alike.
+    """
+    word = word[:_WORD].lower()
+    lower = {one.lower(): one for one in islice(known, _WORDS)}
+    part = [one for one in lower if min(len(one), len(word)) > 3 and (one in word or word in one)]
+    found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
+    found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
+    return f"; did you mean {lower[found[0]]}?" if found else ""
+
+
+_WORD: Final = 64
+_WORDS: Final = 200
+"""Words that one of so many characters is compared with: at most 40 ms."""
+
+
 def among(words: Collection[str], fault: str) -> Check:
     """A check that a value is one of some words; the fault follows the quoted value."""
-    return lambda value: None if value in words else f"{quoted(value)} {fault}"
+    return lambda value: None if value in words else f"{quoted(value)} {fault}{meant(value, words)}"
 
 
 def at_most(most: int) -> Check:

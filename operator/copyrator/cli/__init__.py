@@ -156,7 +156,8 @@ def cli() -> None:
 
     `copyrator run` is the operator; in a pod it is the default command.
 
-    Exit codes: 0 success; 1 error; 2 usage error, or (plan) changes found.
+    Exit codes: 0 success; 1 error; 2 usage error, or (plan) changes found; 3 (doctor) only rules
+    or Bundles fail.
     """
 
 

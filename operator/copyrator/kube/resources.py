@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from copyrator.api import names
+from copyrator.api.text import meant
 from copyrator.kube.errors import AmbiguousKind, KindUnavailable, NotFound
 
 
@@ -160,7 +161,8 @@ class Discovery:
         if not found:
             shown = f"{kind} in {api_version}" if api_version else kind
             raise KindUnavailable(
-                f"the cluster serves no kind {shown}; check that its CRD is installed"
+                f"the cluster serves no kind {shown}{meant(kind, self._by_kind)}; check that its "
+                "CRD is installed"
             )
         groups = {res.group for res in found}
         if len(groups) > 1:

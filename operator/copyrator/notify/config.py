@@ -41,7 +41,7 @@ from copyrator.api.schema import (
     text,
 )
 from copyrator.api.selectors import MAX_GLOBS, NO_GLOBS, Globs, globs
-from copyrator.api.text import among, at_most, truncate
+from copyrator.api.text import among, at_most, meant, truncate
 
 NOTIFICATIONS_BYTES: Final = 64 * 1024
 """Characters of the ConfigMap's notifications.yaml."""
@@ -186,6 +186,7 @@ def _load(data: object) -> Any:
 def _read(whole: Fields) -> Config:
     faults = [
         f"{whole.at(truncate(name, 64))}: is unknown; notifications have link and entries"
+        f"{meant(name, _WHOLE)}"
         for name in sorted(map(str, whole.raw.keys() - _WHOLE))[:3]
     ]
     link = ""

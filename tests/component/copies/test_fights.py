@@ -98,13 +98,13 @@ def delete(cluster, path, _body):
 
 
 CHANGES = {
-    "a key is added": (inject, "the field manager injector changes data[ca-bundle.crt]"),
+    "a key is added": (inject, r"the field manager injector changes data.ca-bundle\.crt"),
     "a value is normalised": (normalise, "the field manager normaliser changes data.key"),
     "a key is removed": (remove, "removes data.key"),
     "a label is changed": (relabel, "the field manager labeller changes metadata.labels.team"),
     "the copy is deleted": (delete, "another client deletes it"),
     "the copy is replaced": (replace, "the field manager other-tool"),
-    "our label is removed": (unmark, "removes metadata.labels[app.kubernetes.io/managed-by]"),
+    "our label is removed": (unmark, r"removes metadata.labels.app\.kubernetes\.io/managed-by"),
     "the seal is changed": (unseal, "unsealer changes metadata.annotations"),
 }
 

@@ -74,6 +74,8 @@ async def test_a_missing_kind_is_asked_for_again_only_after_a_while(
     served.groups = [group("x.io", "Thing")]
     now[0] = 11
     assert (await discovery.resolve("Thing")).group == "x.io"
+    with pytest.raises(errors.KindUnavailable, match=r"no kind things; did you mean Thing\?"):
+        await discovery.resolve("things")
 
 
 async def test_a_kind_of_two_groups_needs_an_api_version_unless_it_is_well_known(

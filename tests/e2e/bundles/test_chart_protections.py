@@ -212,9 +212,9 @@ def test_a_gated_bundles_pods_get_only_the_marks_that_the_chart_names(
     assert "tier" not in pod["annotations"]
     assert pod["annotations"]["vault.hashicorp.com/agent-inject"] == "false"
     withheld = team.condition("shop", "SettingsWithheld")["message"]
-    for mark in ("podLabels[mesh]", "podAnnotations[tier]", "podAnnotations[vault."):
+    for mark in ("podLabels.mesh", "podAnnotations.tier", r"podAnnotations.vault\."):
         assert mark in withheld
-    for mark in ("podLabels[team]", "podLabels[tier]", "podAnnotations[team]"):
+    for mark in ("podLabels.team", "podLabels.tier", "podAnnotations.team"):
         assert mark not in withheld
 
 

@@ -147,8 +147,8 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     planner = replace(stage, admin=stage.cluster.kubeconfig_for_user(user, ["system:masters"]))
     before = stage.cluster.audit_offset()
     quota = (
-        f'QuotaExceeded: secrets "{word}" is forbidden: exceeded quota: none, '
-        "requested: secrets=1, used: secrets=0, limited: secrets=0"
+        f'QuotaExceeded: secrets "{word}" is forbidden: the ResourceQuota none counts '
+        "secrets: 0 of 0 used, 1 requested"
     )
     unmanaged = "an object of that name that isn't a copy exists; delete it, or set"
     assert plainly(planner.types(f"plan -f {file}", code=2)) == (
@@ -185,6 +185,11 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     (found,) = json.loads(shown(first, more="-o json"))["items"][0]["changes"]
     assert found["object"]["data"] == dict.fromkeys(("token", "user"), "<hidden, 16 bytes>")
     assert "\n-   password: <hidden, 16 bytes>\n" in found["diff"]
+    wanted["spec"]["onConflict"] = "Adopt"
+    file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
+    adopts = "an object of that name that no known copying tool created exists, and"
+    advised = f"Conflict: {adopts} onConflict: Adopt takes over no other; delete it, or set"
+    assert advised in plainly(planner.types(f"plan -f {file}", code=2))
     assert stage.types(f"get copies -A --rule {word} -o name").count(word) == 2
     assert any(
         event.user == user and "dryRun=All" in event.uri
@@ -347,7 +352,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     assert "isn't served: NotTrusted" in said
     lacks = (
         "you have no permission to list deployments.apps in all namespaces or list "
-        "leases.coordination.k8s.io in all namespaces, to find the operator"
+        "leases.coordination.k8s.io in all namespaces, by which it is found"
     )
     assert (
         f"default settings are assumed, with trusted rules in the namespace default: {lacks}"
@@ -355,7 +360,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     )
     created = f"create rule {word}-no --source none --to none --as {user}"
     said = " ".join(stage.types(created, code=1).split())
-    assert f"created in the operator's namespace, but {lacks}, or set --namespace" in said
+    assert f"created in the operator's namespace, and {lacks}; or set --namespace" in said
     own = {
         "POD_NAMESPACE": stage.home,
         "NAMESPACE": stage.home,

@@ -72,12 +72,14 @@ def test_the_rule_says_with_whom_it_fights(wide, api, user, namespace, word):
         user.rule(home, f"{word}-q", quota)
         # An event may show the fight before the write that reads who does what.
         for name, change in (
-            (word, "cluster-network-operator changes data[ca-bundle.crt]"),
+            (word, r"cluster-network-operator changes data.ca-bundle\.crt"),
             (f"{word}-q", "quota-controller changes spec.hard.pods"),
         ):
             user.wait_reason(home, name, "ConflictPersists")
             said = f"the field manager {change}"
             until(lambda: said in user.condition(home, name)["message"], said)  # noqa: B023
+        typed = ("-n", target, "get", "configmap", word, "-o", r"jsonpath={.data.ca-bundle\.crt}")
+        until(lambda: wide.cluster.kubectl(*typed) == "PEM", "kubectl takes the path that is said")
         user.patch("configmaps", source, word, data={"key": "2"})
         user.wait_data("configmaps", calm, word, {"key": "2"})
         said = type_why(wide, target, word)

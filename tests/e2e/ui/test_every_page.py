@@ -110,7 +110,7 @@ async def test_each_page_says_that_the_api_server_is_away_and_continues(
             cluster.is_away = False
             for tab in tabs.values():
                 await tab.page.bring_to_front()
-                alert = tab.page.locator(".note.fault")
+                alert = tab.page.locator(".note.fault").filter(has_text="This may be")
                 await alert.wait_for(state="detached", timeout=2 * SHOWN)
             cluster.rule("begins", conditions=[])
             await tabs["/"].page.bring_to_front()

@@ -185,7 +185,7 @@ INVALID: list[tuple[Any, str, str]] = [
     (None, "metadata.namespace", "is required"),
     ([], "the object", "must be a map"),
     ({"metadata": {"name": "a", "namespace": "b"}, "spec": 1}, "spec", "must be a map"),
-    (bundle(env={"A": 10**5000}), "spec.env[A]", "write it in quotes"),
+    (bundle(env={"A": 10**5000}), "spec.env.A", "write it in quotes"),
     (bundle(version=10**5000), "spec.version", "must be a string"),
     (bundle(retry={"limit": 10**5000}), "spec.retry.limit", "must be between 0 and 1000"),
 ]

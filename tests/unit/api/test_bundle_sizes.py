@@ -80,7 +80,7 @@ def test_what_was_accepted_is_accepted(spec: dict[str, Any]) -> None:
 
 NUMBERED = {f"A{n:06}": "x" for n in range(100_000)}
 REFUSED = {
-    "a long variable": ({"env": {"A": "x" * LARGE}}, "spec.env[A]", "at most 131,072"),
+    "a long variable": ({"env": {"A": "x" * LARGE}}, "spec.env.A", "at most 131,072"),
     "variables": ({"env": NUMBERED}, "spec.env", "at most 256 are allowed"),
     "much env": (
         {"env": {f"A{n}": "x" * 2000 for n in range(256)}},
@@ -290,7 +290,7 @@ def test_the_last_byte_of_env_and_of_a_jobs_fields() -> None:
     most = BUNDLE_ENV_VALUE
     assert said(body(env={"A": "x" * (most - 1)})) == "valid"
     assert said(body(env={"A": "x" * most})) == (
-        f"spec.env[A]: has {most + 1:,} bytes with its name, at most {most:,}"
+        f"spec.env.A: has {most + 1:,} bytes with its name, at most {most:,}"
     )
     total = BUNDLE_ENV_BYTES
     names = {"A": "x" * (most - 1), "B": "x" * (total - most - 1)}
@@ -307,4 +307,4 @@ def test_the_last_byte_of_env_and_of_a_jobs_fields() -> None:
 def test_a_long_name_is_shortened_in_the_message() -> None:
     name = "A" * 100
     text = said(body(env={name: "x" * BUNDLE_ENV_VALUE}))
-    assert text.startswith(f"spec.env[{'A' * 80}]: ")
+    assert text.startswith(f"spec.env.{'A' * 80}: ")

@@ -42,6 +42,20 @@ def test_the_newest_time_counts(entries: list[Any], found: dict[str, str]) -> No
     assert last_managers({"managedFields": entries}, PREFIX) == found
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("kubectl-client-side-apply", "kubectl-client-side-apply"),
+        ("x, approved by ann", '"x, approved by ann"'),
+        ('x" approved by "ann', '"x\\" approved by \\"ann"'),
+        ("\u0430nn", '"\\u0430nn"'),
+    ],
+)
+def test_a_name_reads_as_a_name(name: str, shown: str) -> None:
+    found = last_managers({"managedFields": [managed(name, 1, "pin")]}, PREFIX)
+    assert found.writer(PIN) == f"field manager {shown}"
+
+
 @given(st.lists(st.dictionaries(st.sampled_from(["manager", "time", "fieldsV1"]), JSON)))
 def test_any_managed_fields_are_read(entries: list[Any]) -> None:
     assert all(len(one) <= 128 for one in last_managers({"managedFields": entries}, "").values())

@@ -187,7 +187,7 @@ def spec() -> Fields:
         (lambda: spec().items("map"), "spec.map: must be a list, not a map"),
         (
             lambda: Fields({"m": {"a": 1.5}}, "s").text_map("m"),
-            's.m[a]: must be a string, not a number; write it in quotes: "1.5"',
+            's.m.a: must be a string, not a number; write it in quotes: "1.5"',
         ),
     ],
 )

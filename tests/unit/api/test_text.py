@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.api.text import one_line, printable_start, truncate
+from copyrator.api.text import meant, member, one_line, printable_start, truncate
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,32 @@ def test_one_line_is_printable_and_bounded(text, wanted):
 )
 def test_the_start_of_anothers_text_has_no_control_characters(text, wanted):
     assert printable_start(text, 5) == wanted
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("skip", "Skip"),
+        ("Adpot", "Adopt"),
+        ("Overwrites", "Overwrite"),
+        ("x", None),
+        ("", None),
+        ("adopt" + "x" * 10**6, "Adopt"),
+    ],
+)
+def test_a_suggestion_is_a_word_that_is_alike(word, wanted):
+    said = f"; did you mean {wanted}?" if wanted else ""
+    assert meant(word, ["Skip", "Adopt", "Overwrite"]) == said
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("replicas", ".replicas"),
+        ("ca-bundle.crt", r".ca-bundle\.crt"),
+        ("app.kubernetes.io/name", r".app\.kubernetes\.io/name"),
+        ("two words", "['two words']"),
+    ],
+)
+def test_a_key_is_written_as_in_kubectls_jsonpath(key, wanted):
+    assert member(key) == wanted

@@ -23,8 +23,9 @@ from copyrator.bundles.jobs.outcome import Ending
 BROKEN = replace(GOOD, attempted=FAILED)
 """1.0.0 is deployed, and 1.1.0 has failed."""
 NEW = {"version": "1.1.0", "digest": B}
+EDITED = {"spec_hash": "t", "generation": 2}
 NEED = DeployReason
-EDITED = "SpecChanged, by field manager kubectl-edit"
+BY_EDITOR = "SpecChanged, by field manager kubectl-edit"
 
 
 def unpinned(version: str) -> BundleStatus:
@@ -41,13 +42,15 @@ def unpinned(version: str) -> BundleStatus:
         (GOOD, NEED.VERSION, NEW, {}, "NewVersion"),
         (GOOD, NEED.VERSION, {"digest": B}, {}, "NewVersion"),
         (GOOD, NEED.VALUES, {"values_hash": "w"}, {}, "ValuesChanged"),
-        (GOOD, NEED.SPEC, {"spec_hash": "t"}, {}, "SpecChanged, by field manager kubectl-edit"),
+        (GOOD, NEED.SPEC, EDITED, {}, BY_EDITOR),
+        # labels that the release gets: whoever wrote the spec didn't change them
+        (GOOD, NEED.SPEC, {"spec_hash": "t"}, {}, "SpecChanged"),
         (BROKEN, NEED.RETRY, NEW, {}, "Retry"),
         (BROKEN, NEED.AGAIN, NEW, {}, "Retry"),
         (GOOD, NEED.CORRECTION, {}, {}, "Correction"),
         # what the spec names has changed, not what the registry has; also if it had to wait
-        (GOOD, NEED.VERSION, NEW, {"version": "1.1.0"}, EDITED),
-        (replace(GOOD, observed_generation=0), NEED.VERSION, NEW, {"version": "1.*"}, EDITED),
+        (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.1.0"}, BY_EDITOR),
+        (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.*"}, BY_EDITOR),
         (GOOD, NEED.VERSION, NEW, {"version": "1.*"}, "NewVersion"),  # pushed since the edit
         # another edit, and a version that was pushed before it
         (replace(GOOD, observed_generation=0), NEED.VERSION, NEW, {"interval": "1h"}, "NewVersion"),
@@ -61,7 +64,7 @@ def unpinned(version: str) -> BundleStatus:
             NEED.REPAIR,
             {"generation": 2},
             {},
-            "SpecChanged, by field manager kubectl-edit",
+            BY_EDITOR,
         ),
         (BundleStatus(attempted=FAILED), NEED.FIRST, {"version": "1.2.0"}, {}, "NewVersion"),
         (BundleStatus(deployed=GOOD.deployed), NEED.VERSION, NEW, {}, "NewVersion"),
@@ -96,7 +99,7 @@ def test_a_request_names_the_field_manager_that_wrote_it(request_: dict[str, Any
 @pytest.mark.parametrize("managed", [None, [], [{"manager": "x", "fieldsV1": {}}]], ids=str)
 def test_without_managed_fields_it_isnt_known_who_wrote_something(managed: Any) -> None:
     entry = entry_of(GOOD, managed=managed)
-    assert described(begun(entry, NEED.SPEC, replace(WANTED, spec_hash="t"))) == "SpecChanged"
+    assert described(begun(entry, NEED.SPEC, replace(WANTED, **EDITED))) == "SpecChanged"
 
 
 def test_an_annotation_with_a_name_changes_nothing() -> None:
@@ -110,7 +113,7 @@ def test_an_annotation_with_a_name_changes_nothing() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome)[1:])
 def test_cause_and_writer_are_kept_from_the_attempt_to_the_history(outcome: Outcome) -> None:
-    status = begun(entry_of(GOOD), NEED.SPEC, replace(WANTED, spec_hash="t"))
+    status = begun(entry_of(GOOD), NEED.SPEC, replace(WANTED, **EDITED))
     body = json.loads(json.dumps(known(**status.to_dict())))  # another process goes on
     body["metadata"]["managedFields"] = []
     later = read_entry(body, BundleDefaults()).status

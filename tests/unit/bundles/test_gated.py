@@ -176,7 +176,7 @@ def test_members_of_harmless_families_pass(name: str) -> None:
 def test_a_value_refers_only_to_what_the_plan_has(value: str, expected: bool) -> None:
     spec = restrict_spec(replace(APPROVED, env={"WERF_SET_A": value}))
     assert spec.env == ({"WERF_SET_A": value} if expected else {})
-    assert spec.withheld == (() if expected else ("spec.env[WERF_SET_A]",))
+    assert spec.withheld == (() if expected else ("spec.env.WERF_SET_A",))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_bundle_without_gates_keeps_everything() -> None:
 def test_a_preview_of_any_bundle_is_restricted_and_says_what_the_deploy_gets() -> None:
     spec = replace(SPEC, env={"KUBECONFIG": "/x", "WERF_ENV": "dev"})
     assert restrict_spec(spec, signed=True).env == {"WERF_ENV": "dev"}
-    assert describe_left_out(spec) == "planned without spec.env[KUBECONFIG], which the deploy gets"
+    assert describe_left_out(spec) == "planned without spec.env.KUBECONFIG, which the deploy gets"
     assert describe_left_out(SPEC) is None
     assert describe_left_out(restrict_spec(replace(spec, parts=APPROVED.parts))) is None
 
@@ -281,8 +281,8 @@ def test_metadata_of_pods_passes_where_the_operators_settings_name_it(
     spec = restrict_spec(replace(APPROVED, job=job, allowed_pod_metadata=allowed))
     assert spec.job.pod_labels == spec.job.pod_annotations == expected
     assert spec.withheld == (
-        *(f"spec.job.podLabels[{key}]" for key in sorted(found.keys() - expected.keys())),
-        *(f"spec.job.podAnnotations[{key}]" for key in sorted(found.keys() - expected.keys())),
+        *(f"spec.job.podLabels.{key}" for key in sorted(found.keys() - expected.keys())),
+        *(f"spec.job.podAnnotations.{key}" for key in sorted(found.keys() - expected.keys())),
     )
 
 
@@ -293,8 +293,8 @@ def test_the_condition_names_what_is_withheld_and_what_to_do() -> None:
     assert found is not None
     assert (found.status, found.reason) == ("True", "NotKnownHarmless")
     assert found.message == (
-        "the Jobs of a gated Bundle don't get spec.env[WERF_SET_FILE_1], spec.env[WERF_VALUES_A], "
-        "spec.job.podAnnotations[inject]. Values: put them into a ConfigMap or Secret of "
+        "the Jobs of a gated Bundle don't get spec.env.WERF_SET_FILE_1, spec.env.WERF_VALUES_A, "
+        "spec.job.podAnnotations.inject. Values: put them into a ConfigMap or Secret of "
         "spec.valuesFrom. Labels and annotations of pods: an administrator adds them to "
         "bundles.allowedPodMetadata of the chart."
     )
@@ -324,7 +324,7 @@ def test_the_condition_is_bounded_and_shows_no_value() -> None:
     env = {f"X{i:03}": "" for i in range(20)}
     found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))
     assert found is not None
-    assert "spec.env[X018], spec.env[X019]. " in found.message
+    assert "spec.env.X018, spec.env.X019. " in found.message
     env = {f"X{'Y' * 250}{i:03}": "hunter2" for i in range(200)}
     env |= {f"{start}A": "hunter2 $(X)" for start in ("WERF_SET_", "WERF_KUBE", "WERF_VALUES_")}
     found = withheld_condition(restrict_spec(replace(APPROVED, env=env)))

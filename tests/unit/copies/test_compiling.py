@@ -58,7 +58,9 @@ def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
             "{% autoescape 'x'|center(9) %}{% endautoescape %}",
             "autoescape isn't available in rules",
         ),
-        ("{{ 'x'|urlize }}", "No filter named 'urlize'."),
+        ("{{ 'x'|urlize }}", "No filter named 'urlize'"),
+        ("{{ 'x'|uper }}", "No filter named 'uper'; did you mean upper?"),
+        ("{{ 'x' is definde }}", "No test named 'definde'; did you mean defined?"),
         ("{{", "unexpected 'end of template'"),
     ],
 )

@@ -311,7 +311,7 @@ CHANGES = [
         "a key is added",
         configmap(),
         [ours(**DATA), INJECTED],
-        "injector changes data[ca-bundle.crt]",
+        r"injector changes data.ca-bundle\.crt",
     ),
     (
         "a value is changed",
@@ -397,7 +397,7 @@ CHANGES = [
             managed("scaler", 9, **{"f:spec": {"f:size": {}}}) | {"subresource": "scale"},
             managed("gizmos", 5, **{"f:spec": {"f:two words": {}}}),
         ],
-        "gizmos changes spec[two words]",
+        "gizmos changes spec['two words']",
     ),
     ("no managedFields at all", configmap(), None, "another client removes data.key"),
 ]

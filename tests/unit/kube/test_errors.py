@@ -82,6 +82,28 @@ def test_an_answer_is_classified(
 
 
 @pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (
+            "q, requested: secrets=1, used: secrets=3, limited: secrets=3",
+            "the ResourceQuota q counts secrets: 3 of 3 used, 1 requested",
+        ),
+        (
+            "q, requested: count/a.b=1,cpu=5, used: count/a.b=2,cpu=2, limited: count/a.b=2,cpu=2",
+            "the ResourceQuota q counts count/a.b: 2 of 2 used, 1 requested; cpu: 2 of 2 used, 5",
+        ),
+        ("q, requested: secrets=1", "exceeded quota: q, requested: secrets=1"),
+        ("q, requested: a, used: b, limited: c", "exceeded quota: q, requested: a, used: b, lim"),
+    ],
+)
+def test_a_quota_is_named_with_what_it_counts(numbers: str, said: str) -> None:
+    refused = 'secrets "a" is forbidden: '
+    error = from_answer(403, status("Forbidden", f"{refused}exceeded quota: {numbers}"))
+    assert error.message.startswith(f"{refused}{said}")
+    assert isinstance(error, errors.QuotaExceeded)
+
+
+@pytest.mark.parametrize(
     ("headers", "details", "seconds"),
     [
         ({}, {}, None),

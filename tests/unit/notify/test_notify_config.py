@@ -78,6 +78,7 @@ def test_an_entry_is_told_about_everything_where_it_names_nothing():
         ({"urlFrom": {"secretName": "../x", "key": "url"}}, "urlFrom.secretName: must be a name"),
         ({"urlFrom": "https://example.com/?token=hidden"}, "entries[0].urlFrom: must be a map"),
         ({"about": ["Everything"]}, "entries[0].about[0]: 'Everything' isn't one of Deployed"),
+        ({"about": ["drifted"]}, "; did you mean Drifted?"),
         ({"about": "Deployed"}, "entries[0].about: must be a list"),
         ({"kinds": ["Secret"]}, "entries[0].kinds[0]: 'Secret' isn't one of Bundle"),
         ({"minInterval": 60}, "entries[0].minInterval: must be a duration"),

@@ -244,7 +244,8 @@ _CAUSES: Final = {
 def record_cause(proposal: Proposal, need: DeployReason) -> BundleStatus:
     """The status whose new attempt has its cause, and what is known to have given it."""
     cause, status = _CAUSES.get(need) or _find_edit(proposal), proposal.status
-    fields = [SPEC] if cause is Cause.SPEC_CHANGED else []
+    is_edited = proposal.wanted.generation != proposal.entry.status.attempted.generation
+    fields = [SPEC] if cause is Cause.SPEC_CHANGED and is_edited else []  # or labels changed
     if (request := proposal.wanted.request) is not None:
         asked = (ANN_FORCE_AT, request.force_at), (ANN_REQUESTED_AT, request.requested_at)
         fields = [name for name, value in asked if value is not None]
@@ -267,8 +268,7 @@ def _find_edit(proposal: Proposal) -> Cause:
         is_seen = status.observed_generation == wanted.generation  # by an earlier decision
         is_newer = not is_edited or (is_seen and admits(proposal.spec, before.version))
         return Cause.NEW_VERSION if is_newer else Cause.SPEC_CHANGED
-    is_same = before.values_hash == wanted.values_hash
-    return Cause.SPEC_CHANGED if is_same else Cause.VALUES_CHANGED
+    return Cause.VALUES_CHANGED if before.values_hash != wanted.values_hash else Cause.SPEC_CHANGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from copyrator.api.object_refs import ValuesKind
 from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.schema import InvalidSpec
 from copyrator.api.structs import replace
+from copyrator.api.text import member
 
 
 def image_repository(image: str) -> str:
@@ -214,7 +215,7 @@ def _is_allowed(spec: BundleSpec, key: str, value: str) -> bool:
 
 
 def _missing(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    return (f"{path}[{name}]" for name in sorted(before.keys() - after.keys()))
+    return (f"{path}{member(name)}" for name in sorted(before.keys() - after.keys()))
 
 
 def _refers_elsewhere(value: str) -> bool:
@@ -253,12 +254,12 @@ def list_settings(withheld: tuple[str, ...]) -> str:
 
 def remedy(setting: str) -> str:
     """What to do in place of a setting that is withheld, as a sentence."""
-    if not setting.startswith("spec.env["):
+    if not setting.startswith("spec.env."):
         return (
             "Labels and annotations of pods: an administrator adds them to "
             "bundles.allowedPodMetadata of the chart."
         )
-    name = setting[len("spec.env[") : -1]
+    name = setting.removeprefix("spec.env.").replace("\\.", ".")
     if passes(name):
         return _REFERENCE
     if passes(_OTHER.sub("_", name)):

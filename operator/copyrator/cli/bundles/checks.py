@@ -78,7 +78,8 @@ async def signatures(
     runs = _runs(bundles)
     found = {policy.good, runs.good}
     good = False if False in found else None if None in found else True
-    return Check(WHAT, good, f"{policy.said}; {runs.said}")
+    only_bundles = good is False and policy.good is not False
+    return Check(WHAT, good, f"{policy.said}; {runs.said}", of_object=only_bundles)
 
 
 def _runs(bundles: Sequence[Body]) -> Check:

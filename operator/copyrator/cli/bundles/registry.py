@@ -26,6 +26,7 @@ from copyrator.bundles.fields import BundleDefaults, parse_bundle
 from copyrator.cli.bundles.clouds import own_credential
 from copyrator.cli.core.cluster import add_options
 from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.output import Choice
 from copyrator.oci.auth import Credential, UnusableSecretError, find_credential
 from copyrator.oci.errors import RegistryError
 from copyrator.oci.exchange import Repository
@@ -90,7 +91,7 @@ _OPTIONS = (
     ),
     click.option(
         "--provider",
-        type=click.Choice([str(one) for one in Provider]),
+        type=Choice([str(one) for one in Provider]),
         help="Log in to this cloud's registry with your own identity there.",
     ),
 )

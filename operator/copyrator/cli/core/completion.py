@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from copyrator.cli.core.output import Choice
+
 _KUBECTL = """\
 #!/bin/sh
 # kubectl completes `kubectl copyrator ...` by a program of this name on the PATH.
@@ -16,7 +18,7 @@ esac
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish", "kubectl"]))
+@click.argument("shell", type=Choice(["bash", "zsh", "fish", "kubectl"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands, options and the names of objects.
 

@@ -128,7 +128,7 @@ class Installation:
     def denial(self) -> str:
         """The permissions that the user lacks to find it; or empty."""
         lacks = " or ".join(str(one.refusal or one.message) for one in self.denied)
-        return f"you have no permission to {lacks}, to find the operator" if lacks else ""
+        return f"you have no permission to {lacks}, by which it is found" if lacks else ""
 
     @property
     def user(self) -> str | None:
@@ -243,10 +243,10 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def renewed(lease: Body) -> datetime | None:
-    """When a Lease was last written: by the clock of its holder or of the API server."""
+    """When a Lease was last written: by the API server's clock, else by that of its holder."""
     writes = (one.get("time") for one in lease["metadata"].get("managedFields") or ())
-    times = map(parse_time, ((lease.get("spec") or {}).get("renewTime"), *writes))
-    return max(filter(None, times), default=None)
+    last = max(filter(None, map(parse_time, writes)), default=None)
+    return last or parse_time((lease.get("spec") or {}).get("renewTime"))
 
 
 def is_current(lease: Body, now: datetime) -> bool:

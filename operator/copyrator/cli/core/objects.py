@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import click
 
 from copyrator.api import names
+from copyrator.api.text import meant
 from copyrator.cli.core.cluster import (
     Target,
     add_options,
@@ -74,7 +75,8 @@ class What(click.ParamType[str]):
         """The plural form."""
         if found := self.find(str(value)):
             return found
-        return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
+        advice = meant(str(value), self.allowed)
+        return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}{advice}", param, ctx)
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002
         """The choices, for an argument that wasn't given."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from copyrator.api.text import meant
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
@@ -83,12 +85,21 @@ class Kind(enum.StrEnum):
     VERIFICATION = "Verification"
 
 
+class Choice(click.Choice[str]):
+    """Words, of which the message names the one that was meant."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Click's message, with that."""
+        said = super().get_invalid_choice_message(value, ctx)
+        return said.removesuffix(".") + meant(str(value), map(str, self.choices))
+
+
 def _output(allowed: Sequence[Format], default: Format | None) -> Callable[[Command], Command]:
     return click.option(
         "-o",
         "--output",
         "shape",
-        type=click.Choice(allowed, case_sensitive=False),
+        type=Choice(allowed, case_sensitive=False),
         default=default,
         help=f"Output format: {', '.join(allowed[:-1])} or {allowed[-1]}.",
         metavar="FORMAT",

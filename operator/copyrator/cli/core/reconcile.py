@@ -40,7 +40,7 @@ from copyrator.cli.core.objects import (
     one,
     shown,
 )
-from copyrator.cli.core.output import Format, object_option, prose, show_all, show_result
+from copyrator.cli.core.output import Choice, Format, object_option, prose, show_all, show_result
 from copyrator.cli.core.waiting import (
     AT_ONCE,
     OUTCOME,
@@ -396,7 +396,7 @@ def _waiting(body: Body) -> str:
 
 
 @click.command()
-@click.argument("action", type=click.Choice(["resume", "finish"]))
+@click.argument("action", type=Choice(["resume", "finish"]))
 @object_options("rules")
 @wait_options("the rollout has ended")
 @object_option

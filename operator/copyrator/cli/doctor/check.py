@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -26,6 +27,12 @@ class Check:
     what: str
     good: bool | None
     said: str
+    of_object: bool = False
+    """Whether it is about rules or Bundles, and not about the installation."""
+
+
+ONLY_OBJECTS: Final = 3
+"""The exit code where the installation is well, but a rule or Bundle isn't."""
 
 
 async def readable(what: str, checks: AsyncIterator[Check]) -> list[Check]:
@@ -61,27 +68,40 @@ def tried(
 
 
 def print_checks(checks: Sequence[Check], shape: Format | None) -> None:
-    """Print them, and end with exit code 1 where one failed."""
+    """Print them, those about objects last; end with exit code 1 or ONLY_OBJECTS if one failed."""
+    checks = sorted(checks, key=lambda check: check.of_object)
     if shape is not None:
-        items = [{"check": c.what, "ok": c.good, "message": c.said} for c in checks]
+        items = [
+            {"check": c.what, "ok": c.good, "message": c.said, "ofObject": c.of_object}
+            for c in checks
+        ]
         dump(typed(Kind.CHECK_LIST, {"items": items}), shape)
     else:
         from rich.text import Text  # noqa: PLC0415 - not for --help
 
         marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
-        prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
-        click.echo(summary([check.good for check in checks]))
-    if any(check.good is False for check in checks):
-        raise click.exceptions.Exit(1)
+        for number, (_, group) in enumerate(groupby(checks, key=lambda check: check.of_object)):
+            if number:
+                click.echo()
+            prose(Text.assemble(marks[c.good], f"{c.what}: {c.said}") for c in group)
+        click.echo(summary(checks))
+    failed = {check.of_object for check in checks if check.good is False}
+    if failed:
+        raise click.exceptions.Exit(ONLY_OBJECTS if failed == {True} else 1)
 
 
-def summary(found: Sequence[bool | None]) -> str:
-    """The last line; None is a check without an answer."""
-    failed, unknown = found.count(False), found.count(None)
-    said = f"{count(failed, 'check')} failed" if failed else "No check failed"
+def summary(checks: Sequence[Check]) -> str:
+    """The last line; of a check without an answer `good` is None."""
+    failing = [check.of_object for check in checks if check.good is False]
+    unknown = [check.good for check in checks].count(None)
+    parts = [f"{count(failing.count(False), 'check')} failed"] if False in failing else []
+    if True in failing:
+        parts += [] if parts else ["The installation is well"]
+        parts.append(count(failing.count(True), "rule or Bundle fails", "rules or Bundles fail"))
     if unknown:
-        return f"{said}; {count(unknown, 'check')} marked ? had no clear result."
-    return f"{said}." if failed else "All checks passed."
+        parts += [] if parts else ["No check failed"]
+        parts.append(f"{count(unknown, 'check')} marked ? had no clear result")
+    return f"{'; '.join(parts) or 'All checks passed'}."
 
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

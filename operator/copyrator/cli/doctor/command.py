@@ -54,7 +54,7 @@ TAKEOVER = 12.0
 async def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
 
-    Exit code: 0 no check failed; 1 at least one did.
+    Exit codes: 0 no check failed; 1 one of the installation did; 3 only rules or Bundles fail.
     """
     from copyrator.cli.bundles import checks, freeze
     from copyrator.cli.core import notify
@@ -109,7 +109,7 @@ async def _listed(
             there[what] = await listed_in(client, resource, installation.settings.scopes)
         except errors.Forbidden as error:
             said = f"you have no permission to check them: {error.message}"
-            denied.append(Check(what.capitalize(), None, said))
+            denied.append(Check(what.capitalize(), None, said, of_object=True))
     return there, denied
 
 
@@ -343,7 +343,7 @@ def objects(what: str, bodies: Sequence[Body], installation: Installation) -> li
     kind, now = RESOURCES[what].kind, datetime.now(UTC)
     said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
     wrong = list(object_faults(bodies, kind, installation, now))
-    return wrong or [Check(what.capitalize(), True, said)]
+    return wrong or [Check(what.capitalize(), True, said, of_object=True)]
 
 
 def object_faults(
@@ -356,11 +356,11 @@ def object_faults(
         said = f"{condition.reason}: {rows.trouble(body)}"
         is_failing = condition.is_false
         if is_failing and condition.reason not in PAUSES:
-            yield Check(shown, False, said)
+            yield Check(shown, False, said, of_object=True)
         elif failed := rows.failed_poll(body):
-            yield Check(shown, None, failed)
+            yield Check(shown, None, failed, of_object=True)
         elif is_failing or condition.reason == RuleReason.NO_TARGETS:
-            yield Check(shown, None, said)
+            yield Check(shown, None, said, of_object=True)
         elif not condition and is_overlooked(body, kind, installation, now):
             said = "not reconciled yet: the operator isn't running, or can't list this kind"
             yield Check(shown, False, said)

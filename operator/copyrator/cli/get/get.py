@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from copyrator.api import names
+from copyrator.api.text import meant
 from copyrator.cli.core.cluster import Target, ahead, all_of, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -223,9 +224,10 @@ async def _check(client: KubeClient, target: Target, part: _Found, choice: _List
         await one(client, "rules", namespace, name)
         return
     rules = await listed(client, RESOURCES["rules"], None, metadata_only=True)
-    if name not in {body["metadata"]["name"] for body in rules}:
-        advice = hint("get", "rules", "-A")
-        raise Fault(f"there is no CopyratorRule {name} in any namespace; {advice} lists all")
+    known = {body["metadata"]["name"] for body in rules}
+    if name not in known:
+        text = f"there is no CopyratorRule {name} in any namespace{meant(name, sorted(known))}"
+        raise Fault(f"{text}; {hint('get', 'rules', '-A')} lists all")
 
 
 def _show(

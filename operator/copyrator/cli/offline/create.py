@@ -17,6 +17,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.installation import find_installation, operator_namespace_option
 from copyrator.cli.core.objects import ObjectOptions
 from copyrator.cli.core.output import (
+    Choice,
     Format,
     dump,
     object_option,
@@ -128,7 +129,7 @@ def rule_spec(
 @click.option("--auth", metavar="SECRET", help="Secret with the registry's credentials.")
 @click.option(
     "--provider",
-    type=click.Choice([str(one) for one in Provider]),
+    type=Choice([str(one) for one in Provider]),
     help="Cloud whose registry gets tokens of the service account's identity.",
 )
 @click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
@@ -215,9 +216,9 @@ async def _create_rule(
         namespace = target.namespace
         if namespace == _DEFAULT and not target.namespace_option:
             if not home and not installation.found:
-                why = installation.denial or "no operator was found; install one"
+                why = installation.denial or "none was found: install one"
                 raise Fault(
-                    f"the rule would be created in the operator's namespace, but {why}, or set "
+                    f"the rule would be created in the operator's namespace, and {why}; or set "
                     "--namespace"
                 )
             namespace = installation.settings.namespace

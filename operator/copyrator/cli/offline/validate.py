@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.rule_spec import RuleSpec, Targets, parse_rule, path_of
 from copyrator.api.schema import InvalidSpec, SpecError
-from copyrator.api.text import truncate
+from copyrator.api.text import meant, member, truncate
 from copyrator.api.verify import VerifyEntry
 from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.bundles.features.signatures.policy import CONFIG_MAP, POLICY_KEY, policy_in
@@ -66,7 +65,7 @@ class Problem:
         """The path in the usual form: ``spec.valuesFrom[0].kind``."""
         text = ""
         for step in self.path:
-            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+            text += f"[{step}]" if isinstance(step, int) else member(step)
         return text.lstrip(".")
 
 
@@ -94,15 +93,36 @@ def problems(value: Any, kind: str) -> Iterable[Problem]:
         path, limit = tuple(error.path), error.validator_value
         if error.instance is None:
             continue  # the API server drops it
-        said = _FAULTS[str(error.validator)].format(
-            article="an" if str(limit)[0] in "aeiou" else "a",
-            limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
-            value=truncate(repr(error.instance), 60),
-            message=error.message,
-        )
+        value = truncate(repr(error.instance), 60)
+        if error.validator == "pattern" and (only := characters(limit)):
+            said = f"{value} may have only {only}"
+        else:
+            said = _FAULTS[str(error.validator)].format(
+                article="an" if str(limit)[0] in "aeiou" else "a",
+                limit=", ".join(map(str, limit)) if isinstance(limit, list) else limit,
+                value=value,
+                message=error.message,
+            )
+        if error.validator == "enum":
+            said += meant(str(error.instance), limit)
         several = error.validator in ("required", "maxProperties")
         found.setdefault((path, said) if several else path, Problem(path, said))
     return found.values()
+
+
+_RANGES: Final = {"a-z": "lower-case letters", "A-Z": "upper-case letters", "0-9": "digits"}
+_WILD: Final = "the wildcards '*' (any characters) and '?' (one character)"
+
+
+def characters(pattern: str) -> str:
+    """What a regular expression allows, if it is only a list of characters; else empty."""
+    listed = re.fullmatch(r"\^\[([^\[\]\\]+)\][+*]\$", pattern)
+    if listed is None:
+        return ""
+    parts = re.findall("a-z|A-Z|0-9|.", listed[1])
+    found = [_RANGES.get(one, f"'{one}'") for one in parts if one not in "*?"]
+    *front, last = [*found, _WILD] if "*" in parts and "?" in parts else found
+    return f"{', '.join(front)} and {last}" if front else last
 
 
 @cache
@@ -118,10 +138,8 @@ def _properties(
     for name, item in value.items() if isinstance(value, dict) else ():
         inner = known.get(name, schema.get("rest"))
         if inner is None:
-            close = closest(name, known)
             others = f"; known fields: {', '.join(known)}" if known else "; remove it"
-            advice = f"; did you mean {close}?" if close else others
-            yield ValidationError(f"is an unknown field{advice}", path=[name])
+            yield ValidationError(f"is an unknown field{meant(name, known) or others}", path=[name])
         else:
             yield from validator.descend(item, inner, path=name)
 
@@ -149,18 +167,6 @@ def _json_schema(schema: Schema, path: tuple[str, ...] = ()) -> Schema:
     elif schema.get("x-kubernetes-preserve-unknown-fields") or path == ("metadata",):
         made["rest"] = {}  # metadata is the API server's own, of which CRDs only limit the name
     return {word: made[word] for word in (*_FAULTS, "rest") if word in made}
-
-
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was meant: one is part of the other, or they are spelt much alike."""
-    word = word.lower()
-    lower = {one.lower(): one for one in known}
-    if word in lower:
-        return lower[word]
-    part = [one for one in lower if min(len(one), len(word)) > 3 and (one in word or word in one)]
-    found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
-    found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
-    return lower[found[0]] if found else None
 
 
 _LITERALS: Final[Mapping[str, tuple[type, ...]]] = {
@@ -214,8 +220,7 @@ def _walk(value: Any, wanted: str, path: tuple[Step, ...]) -> Iterator[tuple[Pro
             if below is not None:
                 yield from _walk(item, below, (*path, name))
             elif not is_jinja(name):
-                close = closest(name, fields_of(wanted) or {})
-                advice = f"; did you mean {close}?" if close else ""
+                advice = meant(name, fields_of(wanted) or {})
                 text = f"the API server drops a field of this name{advice}"
                 yield Problem((*path, name), text), True
     elif isinstance(value, list):
@@ -341,8 +346,7 @@ def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str
 
 
 def _advice(word: str, known: Sequence[str], what: str) -> str:
-    close = closest(word, known)
-    return f"; did you mean {close}?" if close else f"; known {what}: {', '.join(known)}"
+    return meant(word, known) or f"; known {what}: {', '.join(known)}"
 
 
 SYSTEM = ("kube-node-lease", "kube-public", "kube-system")
@@ -366,7 +370,7 @@ _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,
     names.BUNDLE_KIND: names.BUNDLE_API_VERSION,
 }
-_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_STEP = re.compile(r"\[([0-9]+)\]|\['(.*?)'\]|((?:[^.\[\\]|\\.)+)")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -403,8 +407,8 @@ def check(manifest: Manifest) -> Iterator[Finding]:
     said = manifest.body.get("apiVersion")
     if manifest.kind not in _VERSIONS:
         group = str(said).partition("/")[0]
-        meant = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
-        text = f"{group} has no kind {manifest.kind or '(none)'}; did you mean {meant}?"
+        right = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
+        text = f"{group} has no kind {manifest.kind or '(none)'}; did you mean {right}?"
         yield Finding.of(manifest, Problem(("kind",), text))
         return
     kinds = list(_misspelt_kinds(manifest.body))
@@ -487,7 +491,7 @@ def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, 
 def _withheld(bundle: BundleSpec) -> Iterator[tuple[str, str]]:
     """Variables that don't reach the Jobs. For others the operator's settings would be needed."""
     for name in restrict_spec(bundle).withheld:
-        if name.startswith("spec.env["):
+        if name.startswith("spec.env."):
             yield name, f"doesn't reach the Jobs of a gated Bundle. {remedy(name)}"
 
 
@@ -521,21 +525,21 @@ def _misspelt_kinds(body: Mapping[str, Any]) -> Iterator[Problem]:
         places.append((("spec", "sources", number), entry))
     for place, inner in places:
         kind = inner.get("kind") if isinstance(inner, Mapping) else None
-        if isinstance(kind, str) and (meant := _meant(kind)):
-            said = f"{kind} isn't a kind; did you mean {meant}?"
+        if isinstance(kind, str) and (right := _right_kind(kind)):
+            said = f"{kind} isn't a kind; did you mean {right}?"
             yield Problem((*place, "kind"), said)
 
 
-def _meant(kind: str) -> str | None:
+def _right_kind(kind: str) -> str | None:
     kinds = {one.kind.lower(): one.kind for one in WELL_KNOWN.values()}
     plurals = {one.plural: one.kind for one in WELL_KNOWN.values()}
-    meant = kinds.get(kind.lower()) or plurals.get(kind.lower())
-    return meant if meant != kind else None
+    right = kinds.get(kind.lower()) or plurals.get(kind.lower())
+    return right if right != kind else None
 
 
 def _problem(invalid: InvalidSpec) -> Problem:
     """The parsers' path, as steps."""
     path: list[Step] = []
-    for inner, name in _STEP.findall(invalid.path):
-        path.append(name or (int(inner) if inner.isdigit() else inner))
+    for index, quoted, name in _STEP.findall(invalid.path):
+        path.append(int(index) if index else quoted or name.replace("\\.", "."))
     return Problem(tuple(path), invalid.message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Any, Final
@@ -50,7 +50,9 @@ def _shown(body: Body | None, other: Body | None, when: str) -> dict[str, Any] |
         theirs = (other or {}).get(field)
         if field == "metadata":
             found[field] = _metadata(value, theirs, when, is_secret=is_secret)
-        elif field == "binaryData" or (is_secret and field == "data"):
+        elif isinstance(value, Mapping) and (
+            field == "binaryData" or (is_secret and field == "data")
+        ):  # of other groups' kinds they may be anything
             found[field] = _hidden(value, theirs, when, _decoded_size, secret=is_secret)
         elif is_secret and field not in _IN_CLEAR:
             found |= _hidden({field: value}, other, when, _text_size)
@@ -78,9 +80,9 @@ def _hidden(
     values: Any, others: Any, when: str, size: Callable[[Any], int], *, secret: bool = True
 ) -> dict[str, str]:
     """The lengths of values in their place."""
-    found = {}
+    found, compared = {}, others if isinstance(others, Mapping) else {}
     for key, value in (values or {}).items():
-        differs = value != (others or {}).get(key, value)
+        differs = value != compared.get(key, value)
         mark = f", {when}" if differs else ""
         word = "hidden" if secret else "binary"
         found[key] = f"<{word}, {count(size(value), 'byte')}{mark}>"

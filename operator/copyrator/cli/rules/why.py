@@ -23,6 +23,7 @@ from copyrator.copies.rules.rules import Rule
 from copyrator.copies.sources.bindings import CopyRequest, SourceBinding
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.planning import Action, Cause, CopyDecision
+from copyrator.copies.targets.reconciler import not_a_copy
 from copyrator.kube.resources import Resource
 
 
@@ -69,8 +70,6 @@ _SENTENCES = {
     Cause.UNWANTED: "No rule requires it.",
     Cause.SATISFIED: "An object that isn't a copy exists with the content that the rule {winner} "
     "requires: it counts as ready and isn't changed.",
-    Cause.UNMANAGED: "The rule {winner} requires a copy, but an object that isn't a copy "
-    "exists; delete it, or set spec.onConflict.",
     Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it isn't changed.",
     Cause.ABANDONED: "Its rule no longer exists and no other rule requires it: it isn't changed.",
     Cause.IS_SOURCE: "It is the source of a rule, so it is never overwritten.",
@@ -154,6 +153,10 @@ async def _verdict_in(asked: ExplainedObject, place: Namespace) -> CopyVerdict:
             said = f"It is the source of the {which}."
         elif broken := _broken(asked, place):
             said, group = broken, CopyGroup.FAILED
+    elif plan.why is Cause.UNMANAGED and plan.winner:
+        said = (
+            f"The rule {plan.winner.owner} requires it, but {not_a_copy(plan.winner.on_conflict)}."
+        )
     elif missing := _missing(plan):
         said, group = missing, CopyGroup.FAILED
     made_of = _composed_of(plan)

@@ -121,6 +121,8 @@ async def _downtime(client: KubeClient, installation: Installation) -> str:
     if installation.found or is_hidden:
         try:
             lease = await client.get(LEASES, installation.lease_namespace, settings.lease_name)
+        except errors.Forbidden:
+            return ""
         except errors.NotFound:
             if is_hidden:  # its name may be another one
                 return ""

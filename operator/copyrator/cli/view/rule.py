@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from copyrator.api.certificates import Certificate, warned
 from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.keys import ObjectName
-from copyrator.api.reasons.rules import CertificateReason, FailureReason
+from copyrator.api.reasons.rules import CertificateReason, FailureReason, RuleReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState
 from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
 from copyrator.api.rule_status import (
@@ -189,6 +189,11 @@ class RuleView:
         return f"{self.counts.ready}/{self.counts.desired}"
 
     @property
+    def has_no_source(self) -> bool:
+        """Whether there is nothing that could be copied, and no copy."""
+        return self.ready.reason == RuleReason.SOURCE_NOT_FOUND and not self.counts.desired
+
+    @property
     def rollout(self) -> RolloutState | None:
         """The rollout that is in progress."""
         state = self.status.rollout
@@ -290,7 +295,8 @@ def describe_copies(view: RuleView) -> Iterator[Detail]:
     parts = [f"{getattr(counts, part)} {words}" for part, words in _STATES.items()]
     if others := counts.satisfied:
         parts[0] += f" ({others} of them not created by the operator)"
-    yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
+    if not view.has_no_source:
+        yield Detail("Copies", f"{counts.desired} desired: {', '.join(parts)}")
     yield from describe_origin(view)
     for row in certificate_rows(view):
         yield Detail("Certificate", row.line)
@@ -312,7 +318,8 @@ def describe_origin(view: RuleView) -> Iterator[Detail]:
         away = f", unreachable since {format_time(since)}" if since else ""
         yield Detail("Cluster", f"{one.identity} (kubeconfig {one.secret}){away}")
     synced = status.last_sync_time and format_time(status.last_sync_time)
-    yield Detail("Last sync", f"{time_since(synced, view.now)} ago" if synced else "never")
+    if synced or not view.has_no_source:
+        yield Detail("Last sync", f"{time_since(synced, view.now)} ago" if synced else "never")
     for lost in status.overridden:
         yield Detail("Not used", f"{lost.source}: {lost.by} is used for {lost.host}")
     for unused in status.passed_over:

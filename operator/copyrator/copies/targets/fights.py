@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
+from copyrator.api.text import member
 from copyrator.copies.targets.content import Content
 from copyrator.copies.targets.ownership import ANNOTATIONS, LABELS, SEP, paths_of
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
@@ -289,10 +290,10 @@ def _wanted(content: Content) -> Iterable[str]:
 
 
 def _shown(path: str) -> str:
-    """As in a manifest: ``data[ca.crt]``, ``spec.replicas``."""
+    r"""As kubectl's jsonpath takes it: ``data.ca\\.crt``, ``spec.replicas``."""
     first, *steps = path.split(SEP)
-    text = first + "".join(f".{one}" if one.isidentifier() else f"[{one}]" for one in steps)
-    return _cut(text)
+    shown = (f"[{one}]" if one.startswith(("k:", "v:")) else member(one) for one in steps)
+    return _cut(first + "".join(shown))
 
 
 def _cut(text: str) -> str:

@@ -318,7 +318,8 @@ class _Attempt:
                 return RequeueAfter(REQUEUE_SECONDS)
         assert known is not None
         if known.satisfied is None:
-            self._report(FailureReason.CONFLICT, NOT_A_COPY, known.differs or ())
+            why = not_a_copy(winner.on_conflict)
+            self._report(FailureReason.CONFLICT, why, known.differs or ())
         elif self._context.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
         return RequeueAfter(known.next_wait(self._context.timing), Priority.RESYNC)
@@ -442,10 +443,18 @@ def reason_of(error: ApiError) -> FailureReason:
     return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
 
 
-NOT_A_COPY: Final = (
-    "an object of that name that isn't a copy exists; delete it, or set spec.onConflict"
-)
-"""The remedy for an object that isn't ours."""
+_NOT_A_COPY: Final[Mapping[ConflictPolicy, str]] = {
+    ConflictPolicy.SKIP: "isn't a copy exists; delete it, or set spec.onConflict",
+    ConflictPolicy.ADOPT: "no known copying tool created exists, and onConflict: Adopt takes over "
+    "no other; delete it, or set spec.onConflict: Overwrite",
+    ConflictPolicy.OVERWRITE: f"isn't a copy exists, and one with the label {names.LABEL_GUARD} is "
+    "never overwritten; delete it",
+}
+
+
+def not_a_copy(policy: ConflictPolicy) -> str:
+    """Why an object that isn't ours stays, and the remedy."""
+    return f"an object of that name that {_NOT_A_COPY[policy]}"
 
 
 def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource) -> Refusal | None:

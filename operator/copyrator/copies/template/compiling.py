@@ -13,6 +13,7 @@ and a few filters. All else is refused before it is compiled.
 from __future__ import annotations
 
 import marshal
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,11 +24,14 @@ import jinja2
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
+from copyrator.api.text import meant
 from copyrator.copies.template import sandbox
 from copyrator.copies.template.scope import TemplateError, is_jinja
 
 ENVIRONMENT: Final = sandbox.SandboxEnvironment()
 """Rendering sets its meter; nothing else of it changes."""
+_UNKNOWN: Final = re.compile(r"No (filter|test) named '([^']*)'\.")
+"""Source: jinja2.compiler.CodeGenerator."""
 
 _STATEMENTS: Final[dict[type[nodes.Node], str]] = {
     nodes.Extends: "extends",
@@ -77,7 +81,12 @@ def compile_text(text: str) -> CompiledText:
             code = ENVIRONMENT.compile(tree)
         return CompiledText(names, steps[id(tree)].steps, marshal.dumps(code))
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"isn't valid Jinja2: {error}") from None
+        said = str(error)
+        if (unknown := _UNKNOWN.fullmatch(said)) is not None:
+            what, word = unknown.groups()
+            known = ENVIRONMENT.filters if what == "filter" else ENVIRONMENT.tests
+            said = f"{said.removesuffix('.')}{meant(word, known)}"
+        raise TemplateError(f"isn't valid Jinja2: {said}") from None
     except TemplateError:
         raise
     except RecursionError:

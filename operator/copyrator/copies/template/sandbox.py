@@ -25,6 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.tests import TESTS
 from markupsafe import Markup
 
+from copyrator.api.text import meant
 from copyrator.copies.template.filters import FILTERS as OWN
 from copyrator.copies.template.scope import (
     RENDER_STEPS,
@@ -68,13 +69,15 @@ def readable_message(
     if found := _NO_PART.fullmatch(message):
         key = found["key"]
         if found["of"] == "SourceSet":
-            known = ", ".join(names_of(context.get("sources")))
-            return f"unknown source {key}; known sources: {known}"
+            sources = context.get("sources")
+            known = ", ".join(names_of(sources))
+            return f"unknown source {key}; known sources: {known}{meant(key, names_of(sources))}"
         if found["of"] == "SourceObject":
             return f"{_whose(key, source, context)} has no field {key}"
         return f"{_whose(key, source, context, '.data')} has no key {key}"
     if found := _NO_NAME.fullmatch(message):
-        return f"unknown variable {found['name']}; known variables: {', '.join(sorted(context))}"
+        name, known = found["name"], ", ".join(sorted(context))
+        return f"unknown variable {name}; known variables: {known}{meant(name, context)}"
     found = _NO_KEY.fullmatch(message)
     return message if found is None else _no_key(found["key"], source, context) or message
 
@@ -95,7 +98,8 @@ def _no_key(key: str, source: str, context: Mapping[str, Any]) -> str | None:
             if _lacks(value.get(part), key) and _uses(source, f"{name}.{part}", key):
                 return f"{name} {value.get('name', '')} has no {word} {key}"
         if _lacks(value, key) and _uses(source, name, key):
-            return f"unknown field {name}.{key}; known fields: {', '.join(value)}"
+            known = ", ".join(value)
+            return f"unknown field {name}.{key}; known fields: {known}{meant(key, value)}"
     return None
 
 

@@ -239,7 +239,28 @@ def from_answer(
     kind = _classify(status, reason, message, details)
     if kind.default_reason not in (reason, "InternalError") and status not in (409, 410):
         reason = kind.default_reason
+    if kind is QuotaExceeded:
+        message = _QUOTA.sub(_describe_quota, message)
     return kind(message, status=status, reason=reason, details=details, retry_after=wait)
+
+
+_QUOTA: Final = re.compile(
+    r"exceeded quota: ([^ ,]+), requested: ([^ ]+), used: ([^ ]+), limited: ([^ ]+)"
+)
+
+
+def _describe_quota(found: re.Match[str]) -> str:
+    """What a quota counts, with its numbers side by side."""
+    requested, used, limited = (
+        dict(one.rpartition("=")[::2] for one in numbers.split(","))
+        for numbers in found.groups()[1:]
+    )
+    counted = [
+        f"{what}: {used.get(what, '?')} of {limit} used, {requested.get(what, '?')} requested"
+        for what, limit in limited.items()
+        if what
+    ]
+    return f"the ResourceQuota {found[1]} counts {'; '.join(counted)}" if counted else found[0]
 
 
 _FOREIGN: Final[Mapping[int, str]] = {

@@ -294,7 +294,7 @@ def test_more_marks_than_risky_operations_are_explained(monkeypatch, capsys):
 
 
 ENV = {"env": {"KUBECONFIG": "/x", "WERF_ENV": "dev"}}
-NOTE = "Note:          planned without spec.env[KUBECONFIG], which the deploy gets\n"
+NOTE = "Note:          planned without spec.env.KUBECONFIG, which the deploy gets\n"
 WITHHELD = [{"type": "SettingsWithheld", "status": "True"}]
 
 

@@ -60,6 +60,7 @@ def test_a_kind_and_a_name_are_two_words_or_one(args, meant):
         ("bundle/", "'bundle/' has no name after the slash."),
         ("bundle/web 1.2.3 more", "Got unexpected extra argument (more)"),
         ("copy/web", "'copy/web' isn't one of rules, bundles"),
+        ("bundels", "'bundels' isn't one of rules, bundles; did you mean bundles?"),
         ("team-a/web", "'team-a/web' isn't one of rules, bundles"),
         ("bundle", "Missing argument 'NAME'."),
         ("", "Missing argument 'KIND'. Choose from: rules, bundles"),

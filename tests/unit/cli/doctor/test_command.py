@@ -7,6 +7,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import click
 import pytest
 
 from copyrator.api.text import format_micro_time
@@ -60,13 +61,39 @@ def test_the_time_ends():
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("installation", "objects", "code", "said"),
     [
-        ([True, True], "All checks passed."),
-        ([True, None], "No check failed; 1 check marked ? had no clear result."),
-        ([False, True], "1 check failed."),
-        ([False, False, None, None], "2 checks failed; 2 checks marked ? had no clear result."),
+        ([True, True], [True], 0, "All checks passed."),
+        ([True, None], [], 0, "No check failed; 1 check marked ? had no clear result."),
+        ([False, True], [True], 1, "1 check failed."),
+        (
+            [False, False, None],
+            [None],
+            1,
+            "2 checks failed; 2 checks marked ? had no clear result.",
+        ),
+        ([True], [False], 3, "The installation is well; 1 rule or Bundle fails."),
+        (
+            [None],
+            [False, False],
+            3,
+            "The installation is well; 2 rules or Bundles fail; 1 check marked ? had no clear",
+        ),
+        ([False], [False], 1, "1 check failed; 1 rule or Bundle fails."),
     ],
 )
-def test_the_last_line_counts_what_failed_and_what_has_no_answer(found, said):
-    assert check.summary(found) == said
+def test_the_end_tells_failing_objects_from_a_failing_installation(
+    installation, objects, code, said, capsys
+):
+    found = [check.Check("object", good, "x", of_object=True) for good in objects]
+    found += [check.Check("check", good, "x") for good in installation]
+    ended = 0
+    try:
+        check.print_checks(found, None)
+    except click.exceptions.Exit as end:
+        ended = end.exit_code
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert ended == code
+    assert last.startswith(said)
+    words = [line.split()[1] for line in lines if line]
+    assert words == ["check:"] * len(installation) + ["object:"] * len(objects)

@@ -54,7 +54,7 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
     )
     done = validate(POLICY.replace(old, new, 1))
     assert done.exit_code == 1
-    name = "ConfigMap copyrator-signature-policy: data.policy.yaml: "
+    name = r"ConfigMap copyrator-signature-policy: data.policy\.yaml: "
     assert f"{name}{said}" in done.output, done.output
 
 
@@ -63,7 +63,10 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
     [
         (
             GOOD + "  onConflict: Skipp\n",
-            "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of",
+            (
+                "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of Skip, Adopt, "
+                "Overwrite; did you mean Skip?"
+            ),
         ),
         (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
         (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
@@ -143,6 +146,10 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
         (
             BUNDLE + "spec:\n  registry: x\n  repository: a\n",
             "stdin:7: Bundle b: spec.repository: is an unknown field; did you mean repo?",
+        ),
+        (
+            SOURCE + "  targets: {namespaces: ['^team-.*$']}\n",
+            "stdin:9: CopyratorRule r: spec.targets.namespaces[0]: '^team-.*$' may have only lower",
         ),
         (
             GOOD.replace("flant.com/v1", "flant.com/v2"),

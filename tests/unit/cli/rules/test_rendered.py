@@ -71,6 +71,23 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIGH\n-----END PRIVATE KEY-----\n"
             id="a custom kind of that name",
         ),
         pytest.param(
+            body("Secret", data="text", binaryData=["VALUE"]),
+            body("Secret", data={"a": b64("x")}),
+            [
+                "- binaryData: <hidden, 9 bytes>",
+                "- data: <hidden, 4 bytes, before>",
+                "+ data:",
+                "+   a: <hidden, 1 byte>",
+            ],
+            id="a custom kind of that name, with data of another form",
+        ),
+        pytest.param(
+            body("Widget", binaryData="text"),
+            body("Widget", binaryData=["text"]),
+            ["- binaryData: text", "+ binaryData:", "+ - text"],
+            id="a custom kind with binary data of another form",
+        ),
+        pytest.param(
             body(data={"a": "one\ntwo\n", "b": "1"}, binaryData={"c": "AA=="}),
             body(data={"a": "one\nnew\n", "b": "1"}, binaryData={"c": "AAA="}),
             [

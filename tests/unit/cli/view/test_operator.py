@@ -146,6 +146,11 @@ def said(cluster: Cluster, home: str | None = None, scope: str | None = None) ->
             id="the Deployment may not be read",
         ),
         pytest.param(
+            {"leases": [lease(-3600, written=180)], "deployments": [deployment(0)]},
+            f"{AGO}: the Deployment op/copyrator is scaled to 0. {THEN}; {SEE}",
+            id="the clock of its node is fast",
+        ),
+        pytest.param(
             {"leases": [lease(180), lease(5000, namespace="former")]},
             f"{AGO}. {THEN}; {SEE}",
             id="a Lease of a former installation",

@@ -119,6 +119,14 @@ def test_a_rule_that_is_well_is_said_in_a_line_with_its_copies():
     ]
 
 
+def test_without_a_source_nothing_is_said_of_copies():
+    body = rule("creds", "False", "SourceNotFound", message="there is no Secret s")
+    said = "The rule infra/creds is Failing (SourceNotFound, for 60m): there is no Secret s"
+    assert list(explain_rule(RuleView(body, LATER))) == [said]
+    body["status"]["copies"] = {"desired": 1, "ready": 1}
+    assert any(line.startswith("Copies:") for line in explain_rule(RuleView(body, LATER)))
+
+
 def test_what_holds_a_rule_up_and_the_certificates_in_its_copies_are_named():
     stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
     ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2026-01-03T12:00:00Z"}

@@ -112,7 +112,7 @@ def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
 
 
 def test_settings_that_are_withheld_are_said_with_the_remedy():
-    said = "the Jobs of a gated Bundle don't get spec.env[PATH]. Other variables: remove them."
+    said = "the Jobs of a gated Bundle don't get spec.env.PATH. Other variables: remove them."
     one = {"type": "SettingsWithheld", "status": "True", "reason": "NotKnownHarmless"}
     body = known(conditions=[one | {"message": said}])
     assert f"Settings are withheld: {said}" in why(body)

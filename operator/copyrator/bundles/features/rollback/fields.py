@@ -10,7 +10,7 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import Part
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, Pin
 from copyrator.api.schema import DERIVED, SpecError, Time, check_text
-from copyrator.api.text import quoted
+from copyrator.api.text import member, quoted
 
 BUNDLE_SKIPPED_DIGESTS: Final = 20
 """Digests in the annotation skip-digests: each is held in memory, and compared with every version
@@ -42,7 +42,7 @@ class RollbackSpec(Part):
             SpecError: it isn't a list of digests. It isn't ignored: what it names must not be
                 deployed.
         """
-        path = f"metadata.annotations[{names.ANN_SKIP_DIGESTS}]"
+        path = f"metadata.annotations{member(names.ANN_SKIP_DIGESTS)}"
         most = BUNDLE_SKIPPED_DIGESTS
         text = check_text(raw, path)
         parts = text.replace(",", " ").split(maxsplit=most) if len(text) <= most * _EACH else ()

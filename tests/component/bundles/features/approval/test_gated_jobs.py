@@ -75,11 +75,11 @@ async def test_the_condition_names_what_is_withheld_until_it_is_removed(
     assert condition(cluster, "SettingsWithheld") == ("True", "NotKnownHarmless")
     found = {one["type"]: one["message"] for one in cluster.status()["conditions"]}
     for name in ACTING:
-        assert f"spec.env[{name}]" in found["SettingsWithheld"]
+        assert f"spec.env.{name}" in found["SettingsWithheld"]
     for name in HARMLESS:
         assert name not in found["SettingsWithheld"]
     for value in ACTING.values():
-        assert value not in found["SettingsWithheld"].replace("spec.env[", "")
+        assert value not in found["SettingsWithheld"].replace("spec.env.", "")
     cluster.change("bundles", "shop", spec={"env": dict.fromkeys(ACTING), "job": None})
     await eventually(
         lambda: "podLabels" not in str(cluster.status()["conditions"]),

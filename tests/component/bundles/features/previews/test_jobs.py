@@ -87,8 +87,8 @@ async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has
     await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
     assert_restricted(cluster, "plan")
     message = cluster.status()["preview"]["message"]
-    assert message.startswith("planned without spec.env[NOBODY_READS_IT], spec.env[PATH], ")
+    assert message.startswith("planned without spec.env.NOBODY_READS_IT, spec.env.PATH, ")
     assert message.endswith(
-        "spec.job.podAnnotations[vault.hashicorp.com/agent-inject], which the deploy gets"
+        r"spec.job.podAnnotations.vault\.hashicorp\.com/agent-inject, which the deploy gets"
     )
     assert cluster.status()["deployed"] == status["deployed"]

@@ -91,8 +91,8 @@ def test_before_an_approval_nothing_of_it_acts_nor_after_it(
     withheld = team.condition("shop", "SettingsWithheld")
     assert withheld["status"] == "True"
     for name in env:
-        assert (f"spec.env[{name}]" in withheld["message"]) is (name != "WERF_SET_OTHER")
-    assert "podAnnotations[vault.hashicorp.com/agent-inject]" in withheld["message"]
+        assert (f"spec.env.{name}" in withheld["message"]) is (name != "WERF_SET_OTHER")
+    assert r"podAnnotations.vault\.hashicorp\.com/agent-inject" in withheld["message"]
 
     (site[0] / "values.yaml").write_text("fetched: twice\n")
     team.annotate("shop", **{"approved-plan": plan["id"], "approved-by": "ann"})

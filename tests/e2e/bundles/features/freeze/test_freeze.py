@@ -125,7 +125,7 @@ def test_a_namespace_is_frozen_and_thawed(shop: Team, terminal: Terminal) -> Non
     assert len(team.jobs("shop")) == jobs
 
     shown = terminal.types(f"get bundles -n {team.namespace}")
-    assert "Deployed,Frozen" in shown
+    assert " Waiting  Frozen " in shown
     for command in ("why shop --kind bundle", "describe bundle shop"):
         assert "inventory of the year" in terminal.types(f"{command} -n {team.namespace}")
     assert "inventory of the year" in terminal.types("doctor")

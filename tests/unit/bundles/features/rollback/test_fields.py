@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.builders.bundles import bundle, parsed, refused
 
+from copyrator.api.text import member
 from copyrator.bundles.features.rollback.fields import RollbackSpec
 
 A, B = (f"sha256:{letter * 64}" for letter in "ab")
@@ -36,6 +37,6 @@ def test_digests_are_read_in_any_layout(value: str | None, expected: tuple[str, 
 
 def test_a_long_annotation_is_refused_in_few_words() -> None:
     found = refused(annotated("x" * 250_000))
-    assert found.path == f"metadata.annotations[{NAME}]"
+    assert found.path == f"metadata.annotations{member(NAME)}"
     assert "must have 1 to 20 digests" in found.message
     assert len(found.message) < 300
