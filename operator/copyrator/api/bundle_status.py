@@ -297,6 +297,8 @@ class Attempted(Record, frozen=True):
     """Hash of the values that are used."""
     spec_hash: str | None = None
     """Hash of the spec's fields that affect the release."""
+    selection: str | None = None
+    """Hash of version, tagFilter, prerelease, registry and repo of the spec."""
     request: str | None = None
     """The value of the annotation that requested it, if any."""
     started_at: Time | None = None
