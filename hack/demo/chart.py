@@ -76,9 +76,11 @@ def render(
         values: chart values by dotted path, such as "log.format".
         policy: with the admission policy, as on a cluster that serves v1 of it.
     """
+    given = dict(values or {})
+    given.setdefault("image.repository", IMAGE)  # last: `image` may be among the values, too
     settings = [
         part
-        for path, value in {"image.repository": IMAGE, **(values or {})}.items()
+        for path, value in given.items()
         for part in ("--set-json", f"{path}={json.dumps(value)}")
     ]
     # A cluster that is known by any resource, and serves the policy or doesn't.
