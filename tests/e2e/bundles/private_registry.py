@@ -1,4 +1,4 @@
-"""Registries that are harder to reach than the real one behind them; on loopback, reading only."""
+"""Registries that are harder to reach than the real one behind them; on loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER, PASSWORD = "alice", "s3cret-word"
 _EXPECTED = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-_PASSED_ON = ("Content-Type", "Docker-Content-Digest", "Content-Length", "ETag", "Link")
+_PASSED_ON = ("Content-Type", "Docker-Content-Digest", "Content-Length", "ETag", "Link", "Location")
+_SENT_ON = ("Accept", "Content-Type")
 
 
 class _Quiet(BaseHTTPRequestHandler):
@@ -90,8 +91,11 @@ def front(
             if asked is not None:
                 asked.append(self.path)
             upstream = http.client.HTTPConnection(behind, timeout=10)
-            accept = {"Accept": self.headers["Accept"]} if self.headers["Accept"] else {}
-            upstream.request(self.command, self.path, headers=accept)
+            sent = {name: self.headers[name] for name in _SENT_ON if self.headers[name]}
+            size = int(self.headers.get("Content-Length", 0))
+            if self.command not in ("GET", "HEAD"):
+                sent["Host"] = self.headers["Host"]  # an upload goes on where it began
+            upstream.request(self.command, self.path, self.rfile.read(size), headers=sent)
             answer = upstream.getresponse()
             body = answer.read()
             self.send_response(answer.status)
@@ -103,7 +107,7 @@ def front(
                 self.wfile.write(body)
             upstream.close()
 
-        do_GET = do_HEAD = _serve  # noqa: N815 - http.server's names
+        do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = _serve  # noqa: N815 - http.server's names
 
     stopped = threading.Event()
     server = ThreadingHTTPServer(at, Guard)
@@ -149,7 +153,9 @@ def _served(server: ThreadingHTTPServer) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     host, port = server.server_address[:2]
-    yield f"{host!s}:{port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"{host!s}:{port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
