@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.builders.bundles import known
+from tests.builders.bundles import known, parsed
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -22,6 +22,7 @@ from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.deciding import DeployReason, DesiredDeploy, Proposal
 from copyrator.bundles.engine.feature import Feature
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.identity import selection_hash
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -33,9 +34,10 @@ INPUTS: dict[str, Any] = {
     "generation": 1,
 }
 WANTED = DesiredDeploy(**INPUTS)
-DONE = Attempted(**INPUTS, attempt=4, outcome=Outcome.SUCCEEDED)
+SPEC = parsed(known({"version": ">=1"}))
+DONE = Attempted(**INPUTS, attempt=4, outcome=Outcome.SUCCEEDED, selection=selection_hash(SPEC))
 FAILED = replace(DONE, outcome=Outcome.FAILED, version="1.1.0", digest=B)
-GOOD = BundleStatus(deployed=Deployed(**INPUTS), attempted=DONE)
+GOOD = BundleStatus(deployed=Deployed(**INPUTS), attempted=DONE, observed_generation=1)
 """1.0.0 is deployed."""
 
 

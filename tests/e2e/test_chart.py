@@ -594,6 +594,8 @@ def tells(said: str, path: str, value: Any) -> bool:
 
 CANT_WORK: list[tuple[dict[str, Any], str]] = [
     ({"image.repository": ""}, "image.repository is empty, .*: set it"),
+    ({"image.keyless": True}, "are image.variant=keyless"),
+    ({"image.clouds": True}, "image.variant=clouds now"),
     ({"rules.kinds": ["Secret", "Role"]}, "rules.kinds: .* no namespaced kind Role: add its group"),
     ({"werf.kinds": ["Job"]}, "werf.kinds: .* no namespaced kind Job: add its group"),
     ({"rules.bindClusterRoles": ["edit"]}, "add RoleBinding.rbac.authorization.k8s.io to rules"),
@@ -896,6 +898,7 @@ def test_no_policy_that_the_operator_refuses_passes_the_schema_by_its_size(clust
     ("chosen", "suffix"),
     [
         ({}, ""),
+        ({"image.keyless": False, "image.clouds": False}, ""),  # as --reuse-values has them
         ({"image.variant": "keyless"}, KEYLESS),
         ({"image.variant": "clouds"}, CLOUDS),
     ],

@@ -263,8 +263,9 @@ class Attempted(Record, frozen=True):
     what it is made for."""
     by: str | None = None
     """Who approved its plan, as the chart's approval policy proves. Else, such as "field manager
-    kubectl-edit", what wrote the spec or the annotation that it is made for: a client chooses that
-    name. Absent where neither is known."""
+    kubectl-edit", what last wrote the annotation that it is made for, or the spec: a client chooses
+    that name, and of one that only removed fields the API server keeps none. Absent where neither
+    is known."""
     plan: str | None = None
     """ID of the plan that was approved, where there was one."""
     plan_job: str | None = None
@@ -296,6 +297,8 @@ class Attempted(Record, frozen=True):
     """Hash of the values that are used."""
     spec_hash: str | None = None
     """Hash of the spec's fields that affect the release."""
+    selection: str | None = None
+    """Hash of version, tagFilter, prerelease, registry and repo of the spec."""
     request: str | None = None
     """The value of the annotation that requested it, if any."""
     started_at: Time | None = None

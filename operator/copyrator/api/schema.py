@@ -342,6 +342,10 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True, rename={"path": "j
 
 READY: Final = '.status.conditions[?(@.type=="Ready")]'
 REASON: Final = Column("Reason", f"{READY}.reason", "Reason in CamelCase.")
+UPDATE: Final = Column(
+    *("Update", '.status.conditions[?(@.type=="UpdatePending")].reason'),
+    "Why a newer version waits; UpToDate where none does, empty without gates.",
+)
 MESSAGE: Final = Column(
     *("Message", f"{READY}.message"), "What is wrong and how to fix it.", priority=1
 )

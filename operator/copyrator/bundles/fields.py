@@ -48,6 +48,7 @@ from copyrator.api.schema import (
     READY,
     REASON,
     TOO_MANY,
+    UPDATE,
     Column,
     InvalidSpec,
     Record,
@@ -128,15 +129,8 @@ class Bundle(Root):
         ),
         Column("Ready", f"{READY}.status", "Whether the desired version is deployed."),
         REASON,
-        Column(
-            *("Update", '.status.conditions[?(@.type=="UpdatePending")].reason'),
-            "Why a newer version waits; UpToDate where none does, empty without gates.",
-        ),
-        Column(
-            *("Full-Digest", ".status.deploy.digest"),
-            "The manifest digest that is deployed.",
-            priority=1,
-        ),
+        UPDATE,
+        Column("Full-Digest", ".status.deploy.digest", "The deployed manifest digest.", priority=1),
         MESSAGE,
         AGE,
     )

@@ -98,3 +98,11 @@ def test_the_operator_is_stopped_while_a_plan_is_rejected(
     until(lambda: len(shop.status("shop")["history"]) > 1, lambda: json.dumps(shop.status("shop")))
     done = shop.status("shop")["history"][0]
     assert (done["cause"], done["by"]) == ("Requested", "field manager approver")
+
+    # Nothing was to be changed, so werf stored no revision: the first one is still deployed.
+    assert shop.status("shop")["deployed"]["revision"] == done["revision"] == 1
+    digest = shop.publish("1.1.0", "second")
+    shop.patch("bundles", "shop", spec={"version": "1.1.0", "approval": {"mode": "Always"}})
+    shop.wait_condition("shop", "UpdatePending", "AwaitingApproval")
+    approver.approves(where, str(plan()["id"]))
+    assert shop.wait_deployed("shop", digest)["deployed"]["revision"] == 2

@@ -5,6 +5,7 @@ import re
 import secrets
 import shutil
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.e2e.cli.conftest import ROOT, copying, plainly, rule, secret
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 
+from copyrator.api.text import format_time
 from localcluster.bundle import push
 from localcluster.signing import attach, new_key, public_key, sign
 
@@ -547,6 +549,7 @@ def test_get_says_what_a_newer_version_waits_for_and_for_how_long(stage, shop, m
     table = stage.cluster.kubectl("get", "bundle", "behind", "-n", stage.apps)
     assert table.split().count("DependencyNotReady") == 1
     before = stage.ready(BUNDLES.format(stage.apps), "behind")
+    until(lambda: format_time(datetime.now(UTC)) > before["lastTransitionTime"])
     stage.types(f"suspend bundle {stage.apps}/behind")
     after = stage.ready(BUNDLES.format(stage.apps), "behind")
     assert after["lastTransitionTime"] == before["lastTransitionTime"] < after["reasonTime"]

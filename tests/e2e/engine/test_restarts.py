@@ -334,6 +334,23 @@ def test_what_happened_meanwhile_is_told_and_deployed(lives: Lives) -> None:
     assert (team.release("values-edited") or {})["greeting"] == "salut"
 
 
+def test_the_cause_of_each_attempt_is_what_it_was_when_it_began(lives: Lives) -> None:
+    causes = {
+        "job-runs": ["NewVersion"],
+        "job-ended": ["NewVersion"],
+        "job-lost": ["Retry", "NewVersion"],
+        "retry-due": ["Retry", "NewVersion"],
+        "values-edited": ["ValuesChanged", "NewVersion"],
+        "spec-edited": ["SpecChanged", "NewVersion"],
+        "forced": ["Requested", "NewVersion"],
+    }
+    for name, expected in causes.items():
+        past = lives.team.status(name)["history"]
+        assert [one["cause"] for one in past] == expected, name
+        is_edited = [one["cause"] == "SpecChanged" for one in past]
+        assert ["by" in one for one in past] == is_edited, name
+
+
 def test_when_all_have_come_to_their_ends_a_restart_writes_nothing(lives: Lives) -> None:
     assert lives.operator.stop() == 0
 

@@ -11,12 +11,13 @@ from tests.builders.bundles import known
 from tests.builders.causes import FAILED, GOOD, WANTED, A, B, begun, described, entry_of
 from tests.replacing import replace
 
-from copyrator.api.bundle_spec import Retry
+from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus, HistoryEntry, Outcome, describe_cause
 from copyrator.bundles.engine import deciding
 from copyrator.bundles.engine.bundle import DeployRequest, read_entry
 from copyrator.bundles.engine.deciding import DeployReason
 from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.identity import selection_hash
 from copyrator.bundles.jobs.outcome import Ending
 
 BROKEN = replace(GOOD, attempted=FAILED)
@@ -24,6 +25,14 @@ BROKEN = replace(GOOD, attempted=FAILED)
 NEW = {"version": "1.1.0", "digest": B}
 EDITED = {"spec_hash": "t", "generation": 2}
 NEED = DeployReason
+BY_EDITOR = "SpecChanged, by field manager kubectl-edit"
+
+
+def unpinned(version: str) -> BundleStatus:
+    """A status whose last attempt was made while the spec named this version."""
+    spec = entry_of(GOOD, version=version).spec
+    assert isinstance(spec, BundleSpec)
+    return replace(GOOD, attempted=replace(GOOD.attempted, selection=selection_hash(spec)))
 
 
 @pytest.mark.parametrize(
@@ -33,23 +42,20 @@ NEED = DeployReason
         (GOOD, NEED.VERSION, NEW, {}, "NewVersion"),
         (GOOD, NEED.VERSION, {"digest": B}, {}, "NewVersion"),
         (GOOD, NEED.VALUES, {"values_hash": "w"}, {}, "ValuesChanged"),
-        (GOOD, NEED.SPEC, EDITED, {}, "SpecChanged, by field manager kubectl-edit"),
+        (GOOD, NEED.SPEC, EDITED, {}, BY_EDITOR),
         # labels that the release gets: whoever wrote the spec didn't change them
         (GOOD, NEED.SPEC, {"spec_hash": "t"}, {}, "SpecChanged"),
         (BROKEN, NEED.RETRY, NEW, {}, "Retry"),
         (BROKEN, NEED.AGAIN, NEW, {}, "Retry"),
         (GOOD, NEED.CORRECTION, {}, {}, "Correction"),
-        # what the spec names has changed, not what the registry has
-        (
-            GOOD,
-            NEED.VERSION,
-            {**NEW, "generation": 2},
-            {"version": "1.1.0"},
-            "SpecChanged, by field manager kubectl-edit",
-        ),
-        (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.*"}, "NewVersion"),
+        # what the spec names has changed, not what the registry has; also if it had to wait
+        (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.1.0"}, BY_EDITOR),
+        (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.*"}, BY_EDITOR),
+        (GOOD, NEED.VERSION, NEW, {"version": "1.*"}, "NewVersion"),  # pushed since the edit
+        # another edit, and a version that was pushed before it
+        (replace(GOOD, observed_generation=0), NEED.VERSION, NEW, {"interval": "1h"}, "NewVersion"),
         # after a pin has ended the deployed version isn't what the spec names, either
-        (GOOD, NEED.VERSION, NEW, {"version": "1.1.0"}, "NewVersion"),
+        (unpinned("1.1.0"), NEED.VERSION, NEW, {"version": "1.1.0"}, "NewVersion"),
         # the last attempt is what they are compared with, whatever is deployed
         (BROKEN, NEED.VERSION, {**NEW, "values_hash": "w"}, {}, "ValuesChanged"),
         (BROKEN, NEED.REPAIR, {}, {}, "NewVersion"),
@@ -58,7 +64,7 @@ NEED = DeployReason
             NEED.REPAIR,
             {"generation": 2},
             {},
-            "SpecChanged, by field manager kubectl-edit",
+            BY_EDITOR,
         ),
         (BundleStatus(attempted=FAILED), NEED.FIRST, {"version": "1.2.0"}, {}, "NewVersion"),
         (BundleStatus(deployed=GOOD.deployed), NEED.VERSION, NEW, {}, "NewVersion"),

@@ -41,7 +41,7 @@ def waiting(reason: str) -> dict[str, Any]:
     ("found", "revision"),
     [
         (pod(0, report("deployed")), 4),
-        (pod(0, report("skipped")), 4),
+        (pod(0, report("skipped")), 3),
         (pod(0, ""), None),
         (pod(1, report("deployed")), 4),  # "non-critical errors": exit code 1, and a good report
     ],
@@ -372,7 +372,7 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
         (
             job(complete=True),
             [pod(1, report("failed")), pod(0, report("skipped"))],
-            (DONE, "revision 4, nothing to change", 4, 0),
+            (DONE, "revision 3, nothing to change", 3, 0),
         ),
     ],
 )

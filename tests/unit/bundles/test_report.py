@@ -36,7 +36,8 @@ FAILED = (
     ("message", "expected"),
     [
         (DEPLOYED, DeployReport("deployed", 1, ("create: ConfigMap/demo-cm",))),
-        ('{"revision": 2, "status": "skipped"}', DeployReport("skipped", 2)),
+        ('{"revision": 2, "status": "skipped"}', DeployReport("skipped", 1)),
+        ('{"revision": 1, "status": "skipped"}', DeployReport("skipped")),
         (FAILED, DeployReport("failed", 1, ("create: ConfigMap/demo-cm",), ("create: Pod/bad",))),
         (FAILED[:-5], DeployReport("failed", 1)),
         (DEPLOYED[:100], DeployReport("deployed", 1)),

@@ -34,6 +34,7 @@ from copyrator.bundles.engine import gate as gates
 from copyrator.bundles.engine.bundle import BundleEntry, DeployRequest, acknowledge
 from copyrator.bundles.engine.gate import NOTHING_FOUND, Findings, GateResult, Occasion
 from copyrator.bundles.engine.poll import retry_delay
+from copyrator.bundles.jobs.identity import selection_hash
 from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.revisions import RolledBack
 from copyrator.bundles.tags import admits
@@ -209,9 +210,8 @@ def begin(
     passed_over: tuple[PassedOver, ...] = (),
 ) -> BundleStatus:
     """The status with a new attempt recorded; its Job is created and named in it afterwards."""
-    before = status.attempted
-    continues = wanted.request is None and is_failed_try(before, wanted)
-    request = wanted.request
+    before, request = status.attempted, wanted.request
+    continues = request is None and is_failed_try(before, wanted)
     attempted = Attempted(
         version=wanted.version,
         digest=wanted.digest,
@@ -244,14 +244,15 @@ _CAUSES: Final = {
 def record_cause(proposal: Proposal, need: DeployReason) -> BundleStatus:
     """The status whose new attempt has its cause, and what is known to have given it."""
     cause, status = _CAUSES.get(need) or _find_edit(proposal), proposal.status
-    # without an edit of it, labels that its release gets have changed
     is_edited = proposal.wanted.generation != proposal.entry.status.attempted.generation
-    fields = [SPEC] if cause is Cause.SPEC_CHANGED and is_edited else []
+    fields = [SPEC] if cause is Cause.SPEC_CHANGED and is_edited else []  # or labels changed
     if (request := proposal.wanted.request) is not None:
         asked = (ANN_FORCE_AT, request.force_at), (ANN_REQUESTED_AT, request.requested_at)
         fields = [name for name, value in asked if value is not None]
     by = proposal.entry.managers.writer(*fields)
-    return structs.replace(status, attempted=structs.replace(status.attempted, cause=cause, by=by))
+    selection = selection_hash(proposal.spec)
+    attempted = structs.replace(status.attempted, cause=cause, by=by, selection=selection)
+    return structs.replace(status, attempted=attempted)
 
 
 def _find_edit(proposal: Proposal) -> Cause:
@@ -263,9 +264,10 @@ def _find_edit(proposal: Proposal) -> Cause:
     if before.spec_hash != wanted.spec_hash:
         return Cause.SPEC_CHANGED
     if (before.digest, before.version) != (wanted.digest, wanted.version):
-        is_edited = before.generation != wanted.generation
-        is_other = is_edited and not admits(proposal.spec, before.version)
-        return Cause.SPEC_CHANGED if is_other else Cause.NEW_VERSION
+        is_edited = status.attempted.selection not in (None, selection_hash(proposal.spec))
+        is_seen = status.observed_generation == wanted.generation  # by an earlier decision
+        is_newer = not is_edited or (is_seen and admits(proposal.spec, before.version))
+        return Cause.NEW_VERSION if is_newer else Cause.SPEC_CHANGED
     return Cause.VALUES_CHANGED if before.values_hash != wanted.values_hash else Cause.SPEC_CHANGED
 
 
@@ -318,9 +320,8 @@ def finish(
         revision = back.revision or changed.deployed.revision
         deployed = structs.replace(changed.deployed, revision=revision)
         changed = structs.replace(changed, deployed=deployed)
-    return structs.replace(
-        changed, attempted=_schedule_retry(attempted, retry, now), last_error=error
-    )
+    attempted = _schedule_retry(attempted, retry, now)
+    return structs.replace(changed, attempted=attempted, last_error=error)
 
 
 _KEPT_DIGESTS: Final = 3

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.api.object_refs import ValuesKind
 
@@ -135,6 +136,11 @@ def spec_hash(
     """
     relevant = {name: spec[name] for name in _RELEASE_FIELDS if spec.get(name) is not None}
     return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
+
+
+def selection_hash(spec: BundleSpec) -> str:
+    """Hash of the fields of a Bundle by which a version is chosen."""
+    return hash_of(spec.version, spec.tag_filter, spec.prerelease, spec.registry, spec.repo)
 
 
 def job_name(bundle: str, kind: str, *parts: object, length: int = NAME_LENGTH) -> str:

@@ -230,10 +230,12 @@ def parse_report(message: str | None) -> DeployReport | None:
 def _from_map(found: Any) -> DeployReport | None:
     if not isinstance(found, dict) or not isinstance(found.get("status"), str):
         return None
-    revision = found.get("revision")
+    status, revision = found["status"], found.get("revision")
+    # of a skipped deploy it is the number of the revision that it would have stored
+    stored = revision - (status == "skipped") if type(revision) is int else 0
     return DeployReport(
-        status=found["status"],
-        revision=revision if type(revision) is int and 0 < revision < _NO_REVISION else None,
+        status=status,
+        revision=stored if 0 < stored < _NO_REVISION else None,
         completed=_texts(found.get("completedOperations")),
         failed=_texts(found.get("failedOperations")),
     )

@@ -18,7 +18,7 @@ from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.structs import replace
 from copyrator.api.text import format_time, quoted
 from copyrator.bundles.features.rollback.fields import PinStatus, describe_ignored, rollback_targets
-from copyrator.bundles.jobs.identity import hash_of
+from copyrator.bundles.jobs.identity import selection_hash
 
 _PIN: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})@(sha256:[0-9a-f]{64})")
 
@@ -28,8 +28,7 @@ def take_pin(
 ) -> BundleStatus:
     """The status with the annotation pin taken into it, or without a pin that an edit has ended."""
     pin, asked = status.part(PinStatus), annotations.get(names.ANN_PIN)
-    chooses = spec.version, spec.tag_filter, spec.prerelease, spec.registry, spec.repo
-    selection = hash_of(*chooses)
+    selection = selection_hash(spec)
     if pin.digest is not None and pin.selection != selection:
         pin = PinStatus(requested=pin.requested)
     if asked != pin.requested:
