@@ -31,6 +31,7 @@ from copyrator.cli.core.run import run
 from demo.chart import CHART, IMAGE, ROOT, SET_IMAGE, render
 from generate import chart_readme
 from images.product import CLOUDS, KEYLESS
+from images.product import suffix as suffix_of
 from localcluster.errors import CommandFailedError
 
 SIGNERS: dict[str, Any] = {
@@ -899,8 +900,8 @@ def test_no_policy_that_the_operator_refuses_passes_the_schema_by_its_size(clust
     [
         ({}, ""),
         ({"image.keyless": False, "image.clouds": False}, ""),  # as --reuse-values has them
-        ({"image.variant": "keyless"}, KEYLESS),
-        ({"image.variant": "clouds"}, CLOUDS),
+        ({"image.variant": KEYLESS}, suffix_of(KEYLESS)),
+        ({"image.variant": CLOUDS}, suffix_of(CLOUDS)),
     ],
     ids=str,
 )
