@@ -95,8 +95,9 @@ def a_rollout(desk: Desk) -> None:
 
 def an_edited_suspended_bundle(desk: Desk) -> None:
     desk.make_bundle("Deployed")
-    edit = {"suspend": True, "env": {"EDITED": "1"}}
-    desk.stage.api.patch(f"{BUNDLES.format(desk.stage.apps)}/{desk.word}", {"spec": edit})
+    labels = {"app.kubernetes.io/part-of": "edited"}  # the release's objects get them
+    edit = {"metadata": {"labels": labels}, "spec": {"suspend": True}}
+    desk.stage.api.patch(f"{BUNDLES.format(desk.stage.apps)}/{desk.word}", edit)
     desk.stage.wait_reason(BUNDLES.format(desk.stage.apps), desk.word, "Suspended")
 
 
