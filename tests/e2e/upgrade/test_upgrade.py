@@ -4,7 +4,6 @@ By `helm upgrade` and `helm rollback`, on what the release left: ``recording.py`
 has both versions at once, so each must also bear what the other writes.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,20 +56,26 @@ class Upgraded:
 
     def serve(self) -> list[tuple[str, ...]]:
         """What the operator writes while nobody changes anything."""
-        since, before = self.cluster.audit_offset(), recording.objects(self.cluster)
+        since = self.cluster.audit_offset()
         with recording.operator(self.cluster, self.log) as operator:
             self.wait_served(operator)
             assert operator.stop() == 0
             assert "Traceback" not in operator.log
-        if True:
-            after = recording.objects(self.cluster)
-            Path("diff.json").write_text(
-                json.dumps(
-                    {k: (before.get(k), v) for k, v in after.items() if v != before.get(k)},
-                    indent=1,
-                )
-            )
         return self.writes(since)
+
+    def wait_for_the_crds(self) -> None:
+        until(lambda: serves(self.api), "the API server serves rules and Bundles")
+
+    def deployment(self) -> tuple[str, str]:
+        """What of the operator's Deployment an upgrade must not change."""
+        found = self.api.get(f"/apis/apps/v1/namespaces/{HOME}/deployments/copyrator")
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        return found["metadata"]["uid"], container["image"].partition(":")[0]
+
+    def has_a_network_policy(self) -> bool:
+        """An object that only the changed values have."""
+        path = f"/apis/networking.k8s.io/v1/namespaces/{HOME}/networkpolicies"
+        return bool(self.api.get(path)["items"])
 
     def wait_served(self, operator: OperatorProcess) -> None:
         """Wait until the registry has been asked a few times for each Bundle."""
@@ -129,6 +134,7 @@ class Upgraded:
             schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status"
             mark = {"op": "add", "path": f"{schema}/x-kubernetes-preserve-unknown-fields"}
             self.api.patch(path, [{**mark, "value": True}], kind="json-patch")
+        self.wait_for_the_crds()
         operator = self.api.as_user(USER)
         for path in self.all("bundles", "copyrators"):
             until(lambda path=path: keeps(operator, path), "the status keeps unknown fields")
@@ -204,8 +210,7 @@ def annotated(marks: dict[str, str]) -> dict[str, Any]:
 
 
 def keeps(api: Api, path: str) -> bool:
-    api.patch(f"{path}/status", {"status": NEWER})
-    return "newer" in api.get(path)["status"]
+    return "newer" in api.patch(f"{path}/status", {"status": NEWER})["status"]
 
 
 @pytest.fixture(params=recording.releases())
@@ -221,7 +226,8 @@ def left_behind(
     recording.helm(disposable, "install", str(chart), **recording.VALUES)
     cordon(api, on=True)
     with recording.other(directory_of("-hub")) as hub, recording.registry(disposable):
-        until(lambda: serves(api), "the API server serves rules and Bundles")
+        made = Upgraded(disposable, tmp_path)
+        made.wait_for_the_crds()
         recording.restore(disposable, recorded)
         recording.put(hub, recorded["hub"])
         # It is another API server than the recorded one, though the same cluster by its uid.
@@ -229,7 +235,7 @@ def left_behind(
         api.patch(f"/api/v1/namespaces/{HOME}/secrets/hub", {"data": data})
         may_edit(api, "eve", APPS)
         may_edit(api, "eve", ONE)
-        yield Upgraded(disposable, tmp_path)
+        yield made
 
 
 @pytest.mark.timeout(600)
@@ -237,17 +243,21 @@ def test_a_release_is_upgraded_gets_other_values_and_is_rolled_back_and_nobody_n
     left_behind: Upgraded,
 ) -> None:
     """Then what waits is let go, and is done once."""
-    jobs = left_behind.jobs()
+    upgraded, jobs = left_behind, left_behind.jobs()
+    deployment = upgraded.deployment()
     chart = ("upgrade", str(CHART), "--reset-then-reuse-values")
     for step, arguments, values in (
         ("an upgrade", chart, {}),
-        ("other values", chart, CHANGED),
+        ("other values, and what a newer version writes", chart, CHANGED),
         ("back to the release", ("rollback", "1"), {}),
     ):
-        recording.helm(left_behind.cluster, *arguments, **values)
-        assert left_behind.serve() == [], step
-        left_behind.check_the_guards()
-        assert left_behind.jobs() == jobs, step
-        if step == "other values":
-            left_behind.write_as_a_newer_version()
-    left_behind.go_on()
+        recording.helm(upgraded.cluster, *arguments, **values)
+        upgraded.wait_for_the_crds()
+        if values:
+            upgraded.write_as_a_newer_version()
+        assert upgraded.serve() == [], step
+        assert upgraded.jobs() == jobs, step
+        assert upgraded.deployment() == deployment, f"{step}: it stays, with the chosen values"
+        assert upgraded.has_a_network_policy() == bool(values), step
+        upgraded.check_the_guards()
+    upgraded.go_on()
