@@ -24,6 +24,8 @@ BROKEN = replace(GOOD, attempted=FAILED)
 """1.0.0 is deployed, and 1.1.0 has failed."""
 NEW = {"version": "1.1.0", "digest": B}
 EDITED = {"spec_hash": "t", "generation": 2}
+WAITED = replace(GOOD, observed_generation=2)
+"""A decision has seen the edit, and a gate has delayed what it asked for."""
 NEED = DeployReason
 BY_EDITOR = "SpecChanged, by field manager kubectl-edit"
 
@@ -50,6 +52,8 @@ def unpinned(version: str) -> BundleStatus:
         (GOOD, NEED.CORRECTION, {}, {}, "Correction"),
         # what the spec names has changed, not what the registry has; also if it had to wait
         (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.1.0"}, BY_EDITOR),
+        (WAITED, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.1.0"}, BY_EDITOR),
+        (WAITED, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.*"}, "NewVersion"),
         (GOOD, NEED.VERSION, {**NEW, "generation": 2}, {"version": "1.*"}, BY_EDITOR),
         (GOOD, NEED.VERSION, NEW, {"version": "1.*"}, "NewVersion"),  # pushed since the edit
         # another edit, and a version that was pushed before it
