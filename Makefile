@@ -10,7 +10,7 @@
 # (download the control plane's programs from dl.k8s.io, github.com and get.helm.sh, instead of
 # compiling them), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that
 # cluster-up and cluster-down mean), BUSY (runs and seed of test-busy: --help), REGISTRY (HOST/PATH of a release's image and chart),
-# RELEASE=--no-image (a release without the image, which needs root and Debian),
+# KEY (of cosign, which signs it), VARIANT (of the image), RELEASE (more options of hack/release.py),
 # COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
@@ -83,16 +83,15 @@ coverage: ## Run unit and component tests, print covered lines and branches by p
 signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
 	@$(RUN) python -m signatures
 
-image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 or CLOUDS=1 for a variant.
-	@$(RUN) python -m images $(if $(filter-out 0,$(CLOUDS)),--variant=-clouds,\
-		$(if $(filter-out 0,$(KEYLESS)),--variant=-keyless))
+image: ## Build the image from Debian's packages, print its contents; VARIANT=keyless or clouds for a variant.
+	@$(RUN) python -m images $(if $(VARIANT),--variant=$(VARIANT))
 
 mutate: ## Run mutation tests; PACKAGE=api for one package, ONLY='globs.*' of it, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(if $(ONLY),--only "$(ONLY)") $(PACKAGE)
 
-release: ## Write wheel, image, chart, CRDs and checksums to dist/, for REGISTRY; PUSH=1 pushes there.
+release: ## Write images, chart, wheel, CRDs and SBOMs to dist/, for REGISTRY; PUSH=1 signs by KEY and pushes.
 	@$(RUN) python hack/release.py $(if $(REGISTRY),--registry $(REGISTRY)) \
-		$(if $(filter-out 0,$(PUSH)),--push) $(RELEASE)
+		$(if $(filter-out 0,$(PUSH)),--push) $(if $(KEY),--key $(KEY)) $(RELEASE)
 
 audit: ## List known vulnerabilities of the locked packages; fails too if no service responds.
 	@$(RUN) python hack/audit.py

@@ -9,6 +9,7 @@ from generate import (
     definitions,
     manifests,
     marks,
+    origin,
     reasons,
     reference,
     settings,
@@ -24,6 +25,7 @@ FILES = {
     **reference.FILES,
     **marks.FILES,
     **reasons.FILES,
+    **origin.FILES,
 }
 
 

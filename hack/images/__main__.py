@@ -11,7 +11,7 @@ from localcluster.errors import LocalClusterError
 def main() -> None:
     """Build and report."""
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
-    parser.add_argument("--variant", choices=product.VARIANTS, default="", help="default: none")
+    parser.add_argument("--variant", choices=product.VARIANTS, default=product.PLAIN)
     variant = parser.parse_args().variant
     store = Store.default()
     try:

@@ -4,36 +4,97 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 from images.layout import Layout
 from images.machine import program
 from images.store import TIMESTAMP, Store, key_of, run
 
-SUITE = "bookworm"
-PACKAGES = ("python3", "ca-certificates")
-"""What the operator runs on: no pip, no compiler, no package of -dev."""
+SUITE = "trixie"
+PYTHON = "python3.13"
+"""Debian's Python of that suite."""
+RUNTIME = (
+    *("base-files", "ca-certificates", "media-types"),
+    *("libc6", "libgcc-s1", "libstdc++6"),
+    *("libbz2-1.0", "libexpat1", "libffi8", "liblzma5", "libssl3t64", "libuuid1", "libzstd1"),
+    *("zlib1g", f"lib{PYTHON}-minimal", f"lib{PYTHON}-stdlib", f"{PYTHON}-minimal"),
+    "python3-minimal",
+)
+"""What the operator runs on and what that depends on: no shell, package manager or compiler."""
+ARCHITECTURES = ("amd64", "arm64")
+"""Those of the operator's image, as Debian and OCI call them."""
 
+_PACKAGES = ("python3", "ca-certificates")
 _WITH_PIP = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 RUN apt-get update -qq && apt-get install -qq --no-install-recommends python3-pip >/dev/null
 """
 _DEFAULT_MIRROR = "http://deb.debian.org/debian"
-# Caches of apt and what no program reads: half of what debootstrap makes.
+_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# What no program reads: half of what debootstrap makes.
 _DOCUMENTS = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
-_LEFT_OUT = ("var/cache/apt", "var/lib/apt/lists", "var/log", *_DOCUMENTS)
+_CACHES = ("var/cache/apt", "var/lib/apt/lists", "var/log")
+# Character sets that Python brings itself, and its own tests.
+_UNUSED = ("usr/lib/*/gconv", f"usr/lib/{PYTHON}/test", f"usr/lib/{PYTHON}/pydoc_data")
+_USERS = {
+    "etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\n"
+    "nonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnonroot:x:65532:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+"""What scripts of packages would write."""
 
 
-def running_base(store: Store) -> Layout:
-    """Debian with Python and CA certificates."""
+def native() -> str:
+    """This machine's architecture."""
+    return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
+
+
+def runtime_base(store: Store, architecture: str) -> Layout:
+    """What the operator runs on: packages unpacked, whose scripts don't run.
+
+    So it can be made for another architecture than the machine's.
+
+    Args:
+        store: where it is looked for, and put.
+        architecture: one of ARCHITECTURES.
+
+    Raises:
+        BuildFailedError: the packages can't be had.
+    """
+
+    def build(layout: Path) -> None:
+        tree = layout.parent / "tree"
+        _unpack(layout.parent / "packages", architecture, tree)
+        for path, text in _USERS.items():
+            (tree / path).write_text(text, encoding="ascii")
+        (tree / "tmp").mkdir(exist_ok=True)
+        (tree / "tmp").chmod(0o1777)
+        _bundle_certificates(tree)
+        for pattern in (*_DOCUMENTS, *_UNUSED):
+            for folder in tree.glob(pattern):
+                shutil.rmtree(folder)
+        _compile(tree, layout.parent / "native")
+        container = store.buildah("from", "--arch", architecture, "scratch")
+        store.buildah("config", "--arch", architecture, container)
+        store.buildah("copy", "--quiet", container, str(tree), "/")
+        _commit(store, container, layout)
+
+    parts = (SUITE, *RUNTIME, *_DOCUMENTS, *_UNUSED, *_USERS.values())
+    return store.get(f"runtime-{architecture}", key_of(*parts), build)
+
+
+def debian_base(store: Store) -> Layout:
+    """Debian with Python, a shell and apt, of this machine's architecture."""
 
     def build(layout: Path) -> None:
         tree = layout.parent / "tree"
         mirror = os.environ.get("DEBIAN_MIRROR", _DEFAULT_MIRROR)
-        options = ("--variant=minbase", f"--include={','.join(PACKAGES)}")
+        options = ("--variant=minbase", f"--include={','.join(_PACKAGES)}")
         command = [program("debootstrap"), *options, SUITE, str(tree), mirror]
         run(command, _administrators_path(), layout.parent)
-        for folder in _LEFT_OUT:
+        for folder in (*_CACHES, *_DOCUMENTS):
             for entry in (tree / folder).iterdir():
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
@@ -43,12 +104,12 @@ def running_base(store: Store) -> Layout:
         store.buildah("copy", "--quiet", container, str(tree), "/")
         _commit(store, container, layout)
 
-    return store.get("base", key_of(SUITE, *PACKAGES, *_LEFT_OUT), build)
+    return store.get("base", key_of(SUITE, *_PACKAGES, *_CACHES, *_DOCUMENTS), build)
 
 
 def building_base(store: Store) -> Layout:
     """The same with pip, for the Dockerfile's first stage."""
-    base = running_base(store)
+    base = debian_base(store)
 
     def build(layout: Path) -> None:
         recipe = layout.parent / "Dockerfile"
@@ -70,6 +131,71 @@ def pause(store: Store) -> Layout:
         _commit(store, container, layout)
 
     return store.get("pause", key_of(busybox), build)
+
+
+def _unpack(directory: Path, architecture: str, tree: Path) -> None:
+    """Download the packages as Debian's keys sign them, and unpack them.
+
+    Each is described in ``var/lib/dpkg/status.d``, where scanners look in images without dpkg.
+    """
+    mirror = os.environ.get("DEBIAN_MIRROR", _DEFAULT_MIRROR)
+    for folder in ("lists/partial", "cache/archives/partial", "debs"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "status").touch()
+    suites = ((mirror, SUITE), (f"{mirror}-security", f"{SUITE}-security"))
+    (directory / "sources.list").write_text(
+        "".join(f"deb [signed-by={_KEYS}] {where} {suite} main\n" for where, suite in suites),
+        encoding="ascii",
+    )
+    settings = {
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
+        "APT::Sandbox::User": "root",
+        "Dir::Etc::SourceList": directory / "sources.list",
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State::Lists": directory / "lists",
+        "Dir::State::status": directory / "status",
+        "Dir::Cache": directory / "cache",
+    }
+    options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+    run(["apt-get", "-qq", *options, "update"], {}, directory)
+    run(["apt-get", "-qq", *options, "download", *RUNTIME], {}, directory / "debs")
+    described = tree / "var/lib/dpkg/status.d"
+    described.mkdir(parents=True)
+    for package in sorted((directory / "debs").glob("*.deb")):
+        run(["dpkg-deb", "--extract", str(package), str(tree)], {}, directory)
+        name = package.name.partition("_")[0]
+        fields = run(["dpkg-deb", "--field", str(package)], {}, directory)
+        (described / name).write_text(f"{fields}\n", encoding="utf-8")
+
+
+def _bundle_certificates(tree: Path) -> None:
+    """Write the file that update-ca-certificates would."""
+    certificates = sorted((tree / "usr/share/ca-certificates").rglob("*.crt"))
+    bundle = "".join(one.read_text(encoding="ascii") for one in certificates)
+    (tree / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
+    (tree / "etc/ssl/certs/ca-certificates.crt").write_text(bundle, encoding="ascii")
+
+
+def _compile(tree: Path, native_tree: Path) -> None:
+    """Compile Python's library: a read-only root can't keep what a start compiles.
+
+    By the same Python of this machine's architecture, which loads its libraries from its own tree.
+    """
+    if not list(tree.glob(f"usr/lib/*/ld-linux-{_LOADERS[native()]}.so.*")):
+        _unpack(native_tree.with_name("native-packages"), native(), native_tree)
+        python = native_tree
+    else:
+        python = tree
+    (loader,) = python.glob(f"usr/lib/*/ld-linux-{_LOADERS[native()]}.so.*")
+    library = tree / "usr/lib" / PYTHON
+    command = [str(loader), "--library-path", str(loader.parent), str(python / "usr/bin" / PYTHON)]
+    options = ("--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/")
+    arguments = ["-m", "compileall", "-q", *options, str(library)]
+    run([*command, *arguments], {"PYTHONHOME": str(python / "usr")}, tree)
+
+
+_LOADERS = {"amd64": "x86-64", "arm64": "aarch64"}
 
 
 def _commit(store: Store, container: str, layout: Path) -> None:

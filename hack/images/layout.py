@@ -25,9 +25,16 @@ class Layout:
     root: Path
 
     @property
+    def entry(self) -> dict[str, Any]:
+        """What refers to the manifest: its media type, digest and size."""
+        index = json.loads((self.root / "index.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = index["manifests"][0]
+        return {name: found[name] for name in ("mediaType", "digest", "size")}
+
+    @property
     def manifest(self) -> dict[str, Any]:
         """The image's manifest."""
-        return self._json(self._entry["digest"])
+        return self._json(self.entry["digest"])
 
     @property
     def config(self) -> dict[str, Any]:
@@ -37,7 +44,7 @@ class Layout:
     @property
     def digest(self) -> str:
         """The manifest's digest, by which the image can be pulled."""
-        digest: str = self._entry["digest"]
+        digest: str = self.entry["digest"]
         return digest
 
     @property
@@ -47,14 +54,14 @@ class Layout:
 
     def files(self, layer: str) -> Iterator[tuple[str, int]]:
         """Path and size of every file of a layer."""
-        with tarfile.open(self._path(layer), mode="r:*") as archive:
+        with tarfile.open(self.path(layer), mode="r:*") as archive:
             for member in archive:
                 if member.isfile():
                     yield member.name.removeprefix("./"), member.size
 
     def packed_bytes(self, layer: str) -> int:
         """The size of a layer as it is pulled."""
-        return self._path(layer).stat().st_size
+        return self.path(layer).stat().st_size
 
     def push(self, registry: str, repo: str, tag: str) -> str:
         """Push the image to a registry on loopback; the reference to pull it by.
@@ -68,20 +75,15 @@ class Layout:
         target.tag(self._blob(self.digest), tag)
         return f"{registry}/{repo}:{tag}"
 
-    @property
-    def _entry(self) -> dict[str, Any]:
-        index = json.loads((self.root / "index.json").read_text(encoding="utf-8"))
-        entry: dict[str, Any] = index["manifests"][0]
-        return entry
-
     def _json(self, digest: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self._blob(digest))
         return content
 
     def _blob(self, digest: str) -> bytes:
-        return self._path(digest).read_bytes()
+        return self.path(digest).read_bytes()
 
-    def _path(self, digest: str) -> Path:
+    def path(self, digest: str) -> Path:
+        """The file of a blob."""
         return self.root / "blobs" / digest.replace(":", "/")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import yaml
 
 import copyrator
-from images.bases import building_base, running_base
+from images.bases import building_base, debian_base, native, runtime_base
 from images.layout import Layout
 from images.store import Store, key_of
 from localcluster.build import Programs
@@ -26,9 +27,15 @@ SOURCES = (
     "operator/copyrator",
     "hack/images/trim.py",
 )
-KEYLESS, CLOUDS = "-keyless", "-clouds"
-"""What the variants' tags end with; the second has all that the first has."""
-VARIANTS = ("", KEYLESS, CLOUDS)
+PLAIN, KEYLESS, CLOUDS = VARIANTS = ("plain", "keyless", "clouds")
+"""What the chart's `image.variant` calls them; the last has all that the second has."""
+
+
+def suffix(variant: str) -> str:
+    """What the variant's tag ends with."""
+    return "" if variant == PLAIN else f"-{variant}"
+
+
 _STANDIN = ROOT / "hack" / "localcluster" / "standin"
 
 # How pip on this machine reaches PyPI; what names a file is mounted.
@@ -42,22 +49,40 @@ USER 1000:1000
 """
 
 
-def operator(store: Store, revision: str = "unknown", variant: str = "") -> Layout:
+def revision() -> str:
+    """The commit of the sources, with ``-dirty`` where they differ from it."""
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty",
+    ]
+    return subprocess.check_output(command, text=True).strip()
+
+
+def operator(store: Store, variant: str = PLAIN, architecture: str | None = None) -> Layout:
     """The operator's image, on bases of Debian packages.
 
     Args:
         store: where it is looked for, and put.
-        revision: the commit, for the label; only a release knows it to be the whole truth.
         variant: one of VARIANTS.
+        architecture: one of bases.ARCHITECTURES; default: this machine's.
 
     Raises:
         BuildFailedError: a step of the Dockerfile failed.
     """
-    base, building = running_base(store), building_base(store)
+    architecture = architecture or native()
+    base, building = runtime_base(store, architecture), building_base(store)
     sources = [ROOT / source for source in SOURCES]
-    chosen = (revision, variant, base.digest, building.digest)
+    commit = revision()
+    chosen = (commit, variant, architecture, base.digest, building.digest)
     key = key_of(DOCKERFILE, ROOT / ".dockerignore", *sources, *chosen)
-    arguments = {"VERSION": copyrator.__version__, "REVISION": revision, "VARIANT": variant}
+    arguments = {"VERSION": copyrator.__version__, "REVISION": commit, "VARIANT": suffix(variant)}
+    arguments |= {"BUILDPLATFORM": f"linux/{native()}", "TARGETARCH": architecture}
     arguments |= {name: os.environ[name] for name in _PIP_VARIABLES if os.environ.get(name)}
     volumes = []
     if certificate := os.environ.get("PIP_CERT"):
@@ -66,9 +91,10 @@ def operator(store: Store, revision: str = "unknown", variant: str = "") -> Layo
 
     def build(layout: Path) -> None:
         arguments.update(BASE_IMAGE=store.image(base), BUILD_IMAGE=store.image(building))
-        store.bud(ROOT, DOCKERFILE, [*volumes, *_as_options(arguments)], layout)
+        options = ["--arch", architecture, *volumes, *_as_options(arguments)]
+        store.bud(ROOT, DOCKERFILE, options, layout)
 
-    return store.get(f"operator{variant}", key, build)
+    return store.get(f"operator-{variant}-{architecture}", key, build)
 
 
 def werf(store: Store) -> Layout:
@@ -77,7 +103,7 @@ def werf(store: Store) -> Layout:
     Raises:
         BuildFailedError: it can't be built.
     """
-    base = running_base(store)
+    base = debian_base(store)
     chosen = os.environ.get("WERF")
     tools = Programs.default().find(("helm", "kubectl"))
     real = [Path(chosen)] if chosen else []

@@ -143,12 +143,13 @@ def test_all_its_modules_and_those_of_the_demo_need_no_more(bin_folder: Path) ->
 
 
 class _OneRule(BaseHTTPRequestHandler):
-    """An API server with one object, whatever is listed."""
+    """An API server with one rule, and nothing else."""
 
     def do_GET(self) -> None:
         metadata = {"name": "only-rule", "namespace": "team", "uid": "1"}
         rule = {"metadata": metadata, "spec": {"source": {"kind": "Secret", "name": "it"}}}
-        document = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [rule]}
+        items = [rule] if "/copyrators" in self.path else []
+        document = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}
         body = json.dumps(document).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

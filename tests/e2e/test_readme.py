@@ -101,8 +101,8 @@ class Reader:
             path.write_text(self._with_local_registry(path.read_text()))
         push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "1.0.0")
         self._dist = directory / "dist"
-        release.build(self._dist, cluster.registry, image=False)
-        release.push(self._dist, cluster.registry)
+        release.build(self._dist, cluster.registry, str(self._dist), image=False)
+        release.push(self._dist, cluster.registry, None)
         self._programs = ""
 
     def __enter__(self):

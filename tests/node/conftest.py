@@ -6,7 +6,9 @@ failure. COPYRATOR_NODE_KEEP=1 leaves everything running, to look at it; the nex
 
 import json
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +18,7 @@ from threading import Thread
 import pytest
 from tests.node.skipping import fail_ci_that_ran_nothing, say_what_was_skipped
 
-import release
-from images import machine, product
+from images import bases, machine, product
 from images.machine import UnsuitableMachineError
 from images.store import Store
 from localcluster import Cluster, processes
@@ -44,10 +45,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for item in session.items:
             item.add_marker(pytest.mark.skip(reason=str(error)))
         return
-    Programs.default().find((*CLUSTER_PROGRAMS, "kubelet"))
+    Programs.default().find((*CLUSTER_PROGRAMS, "kubelet", "cosign3"))
     store = Store.default()
     for variant in product.VARIANTS:
-        product.operator(store, variant=variant)
+        for architecture in bases.ARCHITECTURES:
+            product.operator(store, variant, architecture)
     product.werf(store)
 
 
@@ -120,16 +122,37 @@ def werf_image(cluster: Cluster, store: Store) -> str:
     return product.werf(store).push(cluster.registry, "werf", "standin")
 
 
+def make_release(
+    folder: Path, registry: str, password: str, more: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `make release` into a folder that has its key, with a password for that."""
+    variables = (f"REGISTRY={registry}", "PUSH=1", f"KEY={folder / 'release.key'}")
+    options = f"RELEASE=--output {folder / 'dist'} {more}"
+    return subprocess.run(
+        ["make", "--silent", "release", *variables, options],
+        cwd=product.ROOT,
+        env=os.environ | {"COSIGN_PASSWORD": password},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.fixture(scope="session")
 def dist(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A release: image and chart in the cluster's registry, the files on a web server."""
-    output = tmp_path_factory.mktemp("release") / "dist"
-    handler = partial(SimpleHTTPRequestHandler, directory=str(output))
+    """A release by `make release`: in the cluster's registry, the files on a web server."""
+    folder = tmp_path_factory.mktemp("release")
+    environment = os.environ | {"COSIGN_PASSWORD": "password"}
+    cosign = Programs.default().find(("cosign3",))["cosign3"]
+    generate = [cosign, "generate-key-pair", "--output-key-prefix", "release"]
+    subprocess.run(generate, cwd=folder, env=environment, check=True, capture_output=True)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder / "dist"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        release.build(
-            output, cluster.registry, f"http://127.0.0.1:{server.server_port}", image=True
-        )
-        release.push(output, cluster.registry)
-        yield output
+        files = f"http://127.0.0.1:{server.server_port}"
+        done = make_release(folder, cluster.registry, "password", f"--files {files}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        sizes = re.findall(r"^ *([\d.]+ MB  \S+oci.tar)$", done.stdout, re.MULTILINE)
+        FIGURES.append(f"release: {', '.join(sizes)}")
+        yield folder / "dist"
         server.shutdown()

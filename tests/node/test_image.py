@@ -93,7 +93,7 @@ def test_its_key_changes_with_all_that_the_build_may_read():
 
 @pytest.mark.parametrize("variant", [product.KEYLESS, product.CLOUDS])
 def test_a_variant_says_its_size(store, variant):
-    image = product.operator(store, variant=variant)
+    image = product.operator(store, variant)
     figure = layout.report(image).splitlines()[0].partition(", of")[0]
     FIGURES.append(f"image {variant}: {figure}")
     assert sum(layout.contents(image).values()) < LIMIT
@@ -133,7 +133,7 @@ def test_keyless_signatures_are_verified_by_the_variant_and_the_plain_image_name
     def verified(chosen: Layout) -> str:
         return ran(store, chosen, "/usr/bin/python3", "-c", VERIFIES, signed)
 
-    assert verified(product.operator(store, variant=product.KEYLESS)) == "verified True"
+    assert verified(product.operator(store, product.KEYLESS)) == "verified True"
     assert verified(image) == keyless.MISSING
 
 
@@ -170,7 +170,7 @@ def test_the_variant_for_clouds_logs_in_with_what_is_left_of_the_libraries(
     store, image, stage, tmp_path
 ):
     digest = stage.push(product.ROOT / "examples" / "charts" / "hello", "team/app", "1.0.0")
-    clouds = product.operator(store, variant=product.CLOUDS)
+    clouds = product.operator(store, product.CLOUDS)
     known = {**stage.environment, "REQUESTS_CA_BUNDLE": str(stage.ca)}
     known["PYTHONPATH"] = f"{known['PYTHONPATH']}:/{LIBRARY}"
     for provider, host, variables in identities(stage, tmp_path):

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.e2e.documents import commands
 from tests.node.conftest import FIGURES
 
 from demo.chart import ROOT
-from images import machine
+from images import machine, product
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
@@ -140,6 +141,14 @@ class Release:
         assert done.returncode == 0, f"helm {arguments}\n{done.stdout}{done.stderr}"
 
 
+def seconds_to_ready(pod: dict) -> float:
+    """From the start of a pod's container; the API has whole seconds."""
+    (container,) = pod["status"]["containerStatuses"]
+    (ready,) = [one for one in pod["status"]["conditions"] if one["type"] == "Ready"]
+    started = datetime.fromisoformat(container["state"]["running"]["startedAt"])
+    return (datetime.fromisoformat(ready["lastTransitionTime"]) - started).total_seconds()
+
+
 @pytest.fixture(scope="module")
 def release(cluster: Cluster, werf_image: str, dist: Path) -> Release:
     for name in (HOME, TEAM, APPS):
@@ -164,6 +173,8 @@ def test_two_replicas_run_under_the_restricted_profile_and_one_leads(release):
         lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
     )
     assert eventually(release.leader, "a leader") in names
+    took = [seconds_to_ready(pod) for pod in release.pods()]
+    FIGURES.append(f"container's start to Ready: {' and '.join(f'{one:.0f}' for one in took)} s")
     for pod in release.pods():
         (container,) = pod["spec"]["containers"]
         security = container["securityContext"]
@@ -301,7 +312,8 @@ def test_kopf_run_does_the_same_in_a_pod(release):
         lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
     )
     assert not before & set(pods)
-    typed = release.cluster.kubectl("-n", HOME, "exec", pods[0], "--", "cat", "/proc/1/cmdline")
+    read = ("python3", "-c", "print(open('/proc/1/cmdline').read())")  # the image has no cat
+    typed = release.cluster.kubectl("-n", HOME, "exec", pods[0], "--", *read)
     program = "kopf run --all-namespaces --module=copyrator.kopf_main"
     assert typed.replace("\0", " ").strip().endswith(f"/{program}")
     first = eventually(release.leader, "a leader", PATIENCE)
@@ -328,20 +340,40 @@ def test_helm_upgrade_rolls_the_pods_and_rewrites_nothing(release):
     assert after == copies
 
 
-def test_pipx_installs_the_command_line_whose_doctor_finds_no_fault(release, tmp_path):
-    """The README's further commands, with a package index for what the wheel depends on."""
+def test_pipx_installs_the_command_line_whose_doctor_finds_no_fault(release, dist, tmp_path):
+    """The README's further commands, with a package index for what the wheel depends on.
+
+    Those that verify the release, too; and the doctor says whether what runs is signed by its key.
+    """
     machine.install({"pipx"} if machine.find("pipx") is None else (), Progress.on_stderr())
     environment = os.environ | release.cluster.environment()
     environment |= {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path)}
     environment |= {"PATH": f"{tmp_path}{os.pathsep}{environment['PATH']}"}
     environment |= {name: f"127.0.0.1,{environment.get(name, '')}" for name in PROXY_EXCEPTIONS}
-    assert [command.split()[0] for command in release.further] == ["pipx", "copyrator"]
-    for command in release.further:
+
+    def types(command: str) -> str:
         ran = subprocess.run(
-            shlex.split(command), env=environment, capture_output=True, text=True, check=False
+            shlex.split(command),
+            cwd=dist,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "All checks passed." in ran.stdout
+        return ran.stdout
+
+    install, doctor, checksums, *verify = release.further
+    assert install.startswith("pipx install ")
+    types(install)
+    assert "All checks passed." in types(doctor)
+    assert types(checksums).count(": OK\n") == len(list(dist.iterdir())) - 2
+    assert len(verify) == len(product.VARIANTS)
+    for command in verify:
+        assert "Trusted: signed by the cosign keys of cosign.pub" in types(command)
+    said = " ".join(types(f"{doctor} --key cosign.pub --insecure").split())
+    plain = verify[0].split()[2]
+    assert re.search(rf"{plain} of 2 pods: Trusted: signed by", said), said
 
 
 def test_uninstalling_keeps_copies_and_releases_and_lets_go_of_everything(release):

@@ -148,8 +148,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "copyrator.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- $released := ternary "" (get .Values.image.digests .Values.image.variant) (ne .Values.image.tag "") -}}
+{{- with .Values.image.digest | default $released -}}
+{{- printf "%s@%s" $.Values.image.repository . -}}
 {{- else -}}
 {{- $suffix := ternary "" (printf "-%s" .Values.image.variant) (eq .Values.image.variant "plain") -}}
 {{- printf "%s:%s%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) $suffix -}}

@@ -256,7 +256,7 @@ def meant(word: str, known: Iterable[str]) -> str:
     lower = {one.lower(): one for one in islice(known, _WORDS)}
     part = [one for one in lower if min(len(one), len(word)) > 3 and (one in word or word in one)]
     found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
-    found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
+    found = found or get_close_matches(word, lower, n=1, cutoff=0.65)
     return f"; did you mean {lower[found[0]]}?" if found else ""
 
 

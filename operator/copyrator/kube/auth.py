@@ -67,8 +67,10 @@ async def load_connection(
 
     selected = _read(paths, context)
     endpoint = await _load_kubeconfig(selected, paths)
-    origin = f"kubeconfig {paths}, context {selected.name}"
-    return Connection(endpoint, origin=origin, loader=loader, clock=clock)
+    origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
+    connection = Connection(endpoint, origin=origin, loader=loader, clock=clock)
+    connection.context = selected.name
+    return connection
 
 
 def default_namespace(

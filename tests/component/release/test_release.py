@@ -12,22 +12,27 @@ import yaml
 
 import copyrator
 import release
+from images.product import VARIANTS
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = copyrator.__version__
+REGISTRY = "registry.example.com/team"
+FILES = "https://example.com/files"
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     output = tmp_path_factory.mktemp("release") / "dist"
-    release.build(output, image=False)
+    release.build(output, REGISTRY, FILES, image=False)
     return output
 
 
 def test_it_has_wheel_chart_crds_and_checksums(built):
     assert sorted(path.name for path in built.iterdir()) == [
+        "INSTALL.md",
         "SHA256SUMS",
         f"copyrator-{VERSION}-py3-none-any.whl",
+        f"copyrator-{VERSION}.provenance.json",
         f"copyrator-{VERSION}.tgz",
         f"copyrator-crds-{VERSION}.yaml",
     ]
@@ -49,26 +54,22 @@ def test_the_crds_are_both_and_whole(built):
     assert names == ["bundles.operator.werf.dev", "copyrators.flant.com"]
 
 
-def test_the_same_commit_gives_the_same_wheel(built, tmp_path):
-    name = f"copyrator-{VERSION}-py3-none-any.whl"
-    release.wheel(tmp_path, "1700000000")
-    first = (tmp_path / name).read_bytes()
-    release.wheel(tmp_path, "1700000000")
-    assert (tmp_path / name).read_bytes() == first
+def test_the_same_commit_gives_the_same_wheel_and_chart(built, tmp_path):
+    release.build(tmp_path / "again", REGISTRY, FILES, image=False)
+    for name in (f"copyrator-{VERSION}-py3-none-any.whl", f"copyrator-{VERSION}.tgz"):
+        assert (tmp_path / "again" / name).read_bytes() == (built / name).read_bytes()
 
 
-def test_for_a_registry_the_chart_pulls_from_it_and_the_readmes_commands_name_it(tmp_path):
-    registry = "registry.example.com/team"
-    release.build(tmp_path / "dist", registry, "https://example.com/files", image=False)
-    notes = (tmp_path / "dist" / "INSTALL.md").read_text()
-    assert f"helm install copyrator oci://{registry}/charts/copyrator --version {VERSION} " in notes
-    wheel = f"copyrator-{VERSION}-py3-none-any.whl"
-    assert f"\npipx install https://example.com/files/{wheel}\n" in notes
-    assert (tmp_path / "dist" / wheel).exists()
-    assert "OWNER" not in notes
-    with tarfile.open(tmp_path / "dist" / f"copyrator-{VERSION}.tgz") as chart:
+def test_the_chart_pulls_from_its_registry_and_the_readmes_commands_name_it(built, tmp_path):
+    notes = (built / "INSTALL.md").read_text()
+    assert f"helm install copyrator oci://{REGISTRY}/charts/copyrator --version {VERSION} " in notes
+    assert f"\npipx install {FILES}/copyrator-{VERSION}-py3-none-any.whl\n" in notes
+    digests = {variant: f"sha256:{index:064x}" for index, variant in enumerate(VARIANTS)}
+    release.chart(tmp_path, REGISTRY, digests)
+    with tarfile.open(tmp_path / f"copyrator-{VERSION}.tgz") as chart:
         values = yaml.safe_load(chart.extractfile("copyrator/values.yaml").read())
-    assert values["image"]["repository"] == f"{registry}/copyrator"
+    assert values["image"]["repository"] == f"{REGISTRY}/copyrator"
+    assert values["image"]["digests"] == digests
     assert not values["image"]["tag"], "the chart's appVersion"
 
 
@@ -77,8 +78,8 @@ def test_for_a_registry_the_chart_pulls_from_it_and_the_readmes_commands_name_it
     [
         ("", ""),
         ("REGISTRY=example.com/a", " --registry example.com/a"),
-        ("REGISTRY=example.com/a PUSH=1", " --registry example.com/a --push"),
-        ("PUSH=0 RELEASE=--no-image", " --no-image"),
+        ("REGISTRY=e.com/a PUSH=1 KEY=k", " --registry e.com/a --push --key k"),
+        ("PUSH=0 RELEASE=--keyless", " --keyless"),
     ],
 )
 def test_make_release_passes_its_variables_on(typed, runs):
@@ -89,8 +90,8 @@ def test_make_release_passes_its_variables_on(typed, runs):
     )
 
 
-def test_a_push_needs_a_registry():
-    command = [sys.executable, ROOT / "hack" / "release.py", "--no-image", "--push"]
+def test_a_push_is_signed():
+    command = [sys.executable, ROOT / "hack" / "release.py", "--push"]
     done = subprocess.run(
         command,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'hack'}:{ROOT / 'operator'}"},
@@ -99,4 +100,4 @@ def test_a_push_needs_a_registry():
         check=False,
     )
     assert done.returncode == 2
-    assert "--push requires --registry" in done.stderr
+    assert "--push requires --key FILE or --keyless: a release is signed" in done.stderr

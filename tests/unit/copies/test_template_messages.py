@@ -40,7 +40,8 @@ def test_where_data_is_revealed_only_names_of_the_text_are_told():
         ),
         (
             "{{ namespace.lables.team }}",
-            "unknown field namespace.lables; known fields: name, labels, annotations",
+            "unknown field namespace.lables; known fields: name, labels, annotations; did you mean "
+            "labels?",
         ),
         ("{{ rule.labels }}", "unknown field rule.labels; known fields: name, namespace"),
         ("{{ team }}", "unknown variable team; known variables: namespace, rule, source"),

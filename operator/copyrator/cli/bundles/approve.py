@@ -347,7 +347,7 @@ async def _decide(
         await check_permission(client, choice, body)
         check_open(choice.decision, BundleView(body, datetime.now(UTC)), plan_id)
         found = await read_plan(client, body)
-        cluster = f"{client.connection.host} ({client.connection.origin})"
+        connection = client.connection
     if shape is None:
         show(found)
         plan = found.view.status.part(PlanStatus)
@@ -357,8 +357,10 @@ async def _decide(
         prose(["", f"{said(plan.id)}: {operation_counts(plan)}{lacking}.{differ}"])
     if not yes:
         namespace, name = name_of(body)
-        where = Detail("Bundle", name), Detail("Namespace", namespace), Detail("Cluster", cluster)
-        prose(["", *detail_lines(where)], err=True)
+        context = connection.context or connection.origin
+        known = {"Bundle": name, "Namespace": namespace, "Context": context}
+        known["Server"] = connection.host
+        prose(["", *detail_lines([Detail(*one) for one in known.items()])], err=True)
         if not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
             raise Fault("nothing was decided")
     body = await _write(choice, options, found, reason)

@@ -88,7 +88,7 @@ def verify(reference: str, shape: Format | None, **options: Any) -> None:
     if not asked:
         raise click.UsageError(_NOTHING_TRUSTED)
     try:
-        found = run(_verify(reference, asked, options))
+        found = run(verified(reference, asked, options))
     except RegistryError as error:
         raise Fault(in_options(error.message)) from None
     if shape is not None:
@@ -99,7 +99,13 @@ def verify(reference: str, shape: Format | None, **options: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _verify(reference: str, asked: Asked, options: dict[str, Any]) -> Verified:
+async def verified(reference: str, asked: Asked, options: Mapping[str, Any]) -> Verified:
+    """The answer about a reference.
+
+    Raises:
+        Fault: the reference isn't valid.
+        RegistryError: the registry can't be reached, or doesn't have it.
+    """
     async with reached(reference, options) as there:
         judge = SignatureJudge(there.client, there.repository, there.credential, asked)
         judged = await judge.judgement(there.digest)

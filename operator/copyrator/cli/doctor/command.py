@@ -15,6 +15,7 @@ import click
 from copyrator.api.conditions import PAUSES
 from copyrator.api.reasons.rules import RuleReason
 from copyrator.api.text import format_time, parse_time, time_since
+from copyrator.cli.bundles.registry import asked_by, registry_options, trust_options
 from copyrator.cli.core.cluster import Target, cluster_options
 from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import (
@@ -50,16 +51,22 @@ TAKEOVER = 12.0
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
+@trust_options
+@registry_options
 @answer_option
-async def doctor(target: Target, home: str | None, shape: Format | None) -> None:
+async def doctor(target: Target, home: str | None, shape: Format | None, **options: Any) -> None:
     """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
+
+    With the options of `copyrator verify` also the signatures of the images that the pods run.
 
     Exit codes: 0 no check failed; 1 one of the installation did; 3 only rules or Bundles fail.
     """
     from copyrator.cli.bundles import checks, freeze
     from copyrator.cli.core import notify
+    from copyrator.cli.doctor.images import IMAGES, check_images
     from copyrator.cli.doctor.permissions import permission_reviews, workloads
 
+    asked = asked_by(options)
     async with target.connect() as client:
         try:
             found = [await _server(client)]
@@ -71,6 +78,9 @@ async def doctor(target: Target, home: str | None, shape: Format | None) -> None
         found.append(_installed(installation))
         behind = await readable("Pods", pods(client, installation))
         ready = any(check.good for check in behind)
+        if asked:
+            signed = check_images(client, installation, asked, options)
+            found += await readable(IMAGES, signed)
         found += behind + await readable("Lease", check_lease(client, installation, ready=ready))
         served = all(check.good for check in crds)
         there, denied = await _listed(client, installation) if served else ({}, [])

@@ -304,6 +304,8 @@ class Connection:
         self._fault: str | None = None
         self.impersonate: str | None = None
         """User to impersonate, where the credentials allow it."""
+        self.context = ""
+        """The context of the kubeconfig; empty where the credentials are from elsewhere."""
         self._headers = _headers(endpoint)
 
     @property

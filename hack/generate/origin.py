@@ -1,0 +1,30 @@
+"""Where releases come from, in the documents' commands: pyproject's `urls.Repository`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from release import REGISTRY, REPOSITORY
+
+ROOT = Path(__file__).resolve().parents[2]
+_IMAGES = re.compile(r"ghcr\.io/[\w.-]+(?=/(charts/)?copyrator\b)")
+_FILES = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?=/releases/download/)")
+
+
+def _named(document: Path) -> str:
+    text = document.read_text(encoding="utf-8")
+    return _FILES.sub(REPOSITORY, _IMAGES.sub(REGISTRY, text))
+
+
+def _names(document: Path) -> bool:
+    return _IMAGES.search(document.read_text(encoding="utf-8")) is not None
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    document: partial(_named, document)
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if _names(document)
+}
