@@ -267,9 +267,12 @@ class Scene:
 
         until(lambda: plan() == (version, "Planned"), lambda: f"{name}: {team.status(name)}")
 
-    def decide(self, team: Team, name: str, version: str, decision: str = "approve") -> None:
+    def decide(
+        self, team: Team, name: str, version: str, decision: tuple[str, ...] = ("approve",)
+    ) -> None:
         self.planned(team, name, version)
-        command(self.cluster, decision, "bundle", f"{team.namespace}/{name}", "--yes")
+        verb, *more = decision
+        command(self.cluster, verb, "bundle", f"{team.namespace}/{name}", "--yes", *more)
 
     def deploy(self) -> None:
         """Deploy 1.0.0, let 1.0.1 come, and decide."""
@@ -306,10 +309,13 @@ class Scene:
         for name in ("pinned", "hello", "windows"):
             team.wait_deployed(name, second)
         command(self.cluster, "rollback", "bundle", f"{APPS}/pinned")
-        self.decide(team, "rejected", SECOND, "reject")
+        self.decide(team, "rejected", SECOND, ("reject", "--reason", "after the weekend"))
         self.decide(self.frozen, "approved", SECOND)
         team.annotate("previewed", **{"plan-at": "1", "plan-version": SECOND})
-        until(lambda: "preview" in str(team.status("previewed")), "it is planned")
+        until(
+            lambda: team.status("previewed").get("preview", {}).get("outcome") == "Planned",
+            "1.0.1 is planned, to be shown",
+        )
         self.planned(team, "waiting", SECOND)
         self.planned(team, "guarded", SECOND)
 
