@@ -35,7 +35,10 @@ async def test_the_operators_own_identity_counts_in_its_own_namespaces_only(
 ) -> None:
     cloud = Cloud(registry)
     cluster.accept("infra-1")
-    values = {"bundles.operatorIdentity.namespaces": ["infra-*", "platform"]}
+    values = {
+        "bundles.operatorIdentity.namespaces": ["infra-*", "platform"],
+        "image.variant": "clouds",
+    }
     made = bundle(registry=HOST, insecure=None, provider="aws")
     there = bundle(
         "there", registry=HOST, insecure=None, provider="aws", project_namespace="infra-1"
@@ -84,6 +87,7 @@ async def test_no_bundle_gets_a_login_that_was_issued_to_another_identity(
     cluster.ends = None
     values = {
         "bundles.operatorIdentity.namespaces": ["platform"],
+        "image.variant": "clouds",
         "bundles.allowedServiceAccounts": ["werf", "other"],
     }
     await run(**settings(values), prepare=prepare)
