@@ -81,7 +81,7 @@ def runtime_base(store: Store, architecture: str) -> Layout:
         store.buildah("copy", "--quiet", container, str(tree), "/")
         _commit(store, container, layout)
 
-    parts = (SUITE, *RUNTIME, *_DOCUMENTS, *_UNUSED, *_USERS.values())
+    parts = (SUITE, *RUNTIME, *_DOCUMENTS, *_UNUSED, *_USERS.values(), "unchecked-hash")
     return store.get(f"runtime-{architecture}", key_of(*parts), build)
 
 
@@ -191,7 +191,7 @@ def _compile(tree: Path, native_tree: Path) -> None:
     library = tree / "usr/lib" / PYTHON
     command = [str(loader), "--library-path", str(loader.parent), str(python / "usr/bin" / PYTHON)]
     options = ("--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/")
-    arguments = ["-m", "compileall", "-q", *options, str(library)]
+    arguments = ["-B", "-m", "compileall", "-q", *options, str(library)]
     run([*command, *arguments], {"PYTHONHOME": str(python / "usr")}, tree)
 
 

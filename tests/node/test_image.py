@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import tarfile
 
 import pytest
 from tests.clouds.amazon import HOST as ECR
@@ -25,6 +26,8 @@ from images.store import Store
 from images.trim import LAUNCHERS, LIBRARY, UNUSED_PACKAGES
 from localcluster.progress import Progress
 
+UNCHECKED_HASH = b"\x01\0\0\0"
+"""The flags in a .pyc that holds its source's hash."""
 LIMIT = 150e6
 """Unpacked bytes over the base."""
 
@@ -71,6 +74,20 @@ def test_every_module_is_compiled_because_nobody_can_write_there(paths):
     modules = {path for path in sources if path.endswith(".py")}
     compiled = {path for path in sources if path.endswith(".pyc")}
     assert len(compiled) == len(modules) > 100
+
+
+def test_what_is_compiled_has_no_time_and_no_folder_of_the_build_in_it(image):
+    """So the same sources make the same layers."""
+    seen = 0
+    for digest in image.layers:
+        with tarfile.open(image.path(digest)) as layer:
+            for member in layer:
+                if member.name.endswith(".pyc"):
+                    content = layer.extractfile(member).read()
+                    assert content[4:8] == UNCHECKED_HASH, member.name
+                    assert b"/.build-" not in content, member.name
+                    seen += 1
+    assert seen > 1000
 
 
 def test_it_says_what_it_is_and_runs_as_nobody(image):
