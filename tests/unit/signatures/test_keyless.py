@@ -167,7 +167,7 @@ def test_a_trusted_root_that_cannot_be_used_accepts_nothing(what: str) -> None:
 def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sigstore.models", None)
     said = _refusal(_good(), trusted_root=ROOT + b" ")
-    assert "use the image variant" in said
+    assert "set image.variant of the chart to keyless or clouds" in said
     assert said.endswith("or install copyrator[keyless]")
 
 
