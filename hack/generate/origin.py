@@ -11,7 +11,7 @@ from release import REGISTRY, REPOSITORY
 
 ROOT = Path(__file__).resolve().parents[2]
 _IMAGES = re.compile(r"ghcr\.io/[\w.-]+(?=/(charts/)?copyrator\b)")
-_FILES = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+(?=/releases/download/)")
+_FILES = re.compile(r"https://github\.com/[\w.-]+/copyrator(?=/(releases/download|blob)/)")
 
 
 def _named(document: Path) -> str:
@@ -20,7 +20,8 @@ def _named(document: Path) -> str:
 
 
 def _names(document: Path) -> bool:
-    return _IMAGES.search(document.read_text(encoding="utf-8")) is not None
+    text = document.read_text(encoding="utf-8")
+    return any(one.search(text) for one in (_IMAGES, _FILES))
 
 
 FILES: dict[Path, Callable[[], str]] = {
