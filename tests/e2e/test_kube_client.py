@@ -208,7 +208,8 @@ async def test_a_used_up_quota_says_so(client: KubeClient, namespace: MakeNamesp
     async with asyncio.timeout(20):
         while not await known():
             await asyncio.sleep(0.05)
-    with pytest.raises(errors.QuotaExceeded, match="exceeded quota: q"):
+    counted = "the ResourceQuota q counts count/secrets: 0 of 0 used, 1 requested"
+    with pytest.raises(errors.QuotaExceeded, match=counted):
         await client.create(SECRETS, ns, named("s"))
 
 

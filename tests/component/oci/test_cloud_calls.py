@@ -43,7 +43,7 @@ async def test_a_library_that_is_missing_is_named_with_the_remedy() -> None:
     def fail() -> NoReturn:
         raise ModuleNotFoundError("botocore")
 
-    with pytest.raises(IdentityMissing, match=r"image\.clouds.*copyrator\[aws\]"):
+    with pytest.raises(IdentityMissing, match=r"image\.variant=clouds.*copyrator\[aws\]"):
         await new_calls().run(Provider.AWS, fail)
 
 

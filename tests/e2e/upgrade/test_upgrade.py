@@ -6,6 +6,7 @@ has both versions at once, so each must also bear what the other writes.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from tests.e2e.upgrade.scene import (
 from copyrator.api import names
 from demo.chart import CHART
 from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+from localcluster.waiting import eventually
 
 USER = f"system:serviceaccount:{HOME}:copyrator"
 POLLS = 3
@@ -80,7 +83,7 @@ class Upgraded:
     def wait_served(self, operator: OperatorProcess) -> None:
         """Wait until the registry has been asked a few times for each Bundle."""
         operator.wait_ready()
-        bundles = len(self.api.get("/apis/operator.werf.dev/v1/bundles")["items"])
+        bundles = len(self.all("bundles"))
 
         def polls() -> float:
             lines = operator.get("/metrics")[1].splitlines()
@@ -150,9 +153,20 @@ class Upgraded:
         return {
             f"/apis/{groups[plural]}/v1/namespaces/{space}/{plural}/{name}": one
             for plural in plurals
-            for one in self.api.get(f"/apis/{groups[plural]}/v1/{plural}")["items"]
+            for one in self._listed(f"/apis/{groups[plural]}/v1/{plural}")
             for space, name in [(one["metadata"]["namespace"], one["metadata"]["name"])]
         }
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        """After a CRD has changed its resource is answered with 429 for a moment, at any time."""
+
+        def look() -> Any:
+            with suppress(ApiStatusError):
+                return self.api.get(path)
+            return None
+
+        found: list[dict[str, Any]] = eventually(look, f"the API server lists {path}")["items"]
+        return found
 
     def go_on(self) -> None:
         """What waits is let go, and done once; so is what users do now."""
@@ -210,7 +224,10 @@ def annotated(marks: dict[str, str]) -> dict[str, Any]:
 
 
 def keeps(api: Api, path: str) -> bool:
-    return "newer" in api.patch(f"{path}/status", {"status": NEWER})["status"]
+    """Also right after a CRD has changed, when a request may be answered with 429."""
+    with suppress(ApiStatusError):
+        return "newer" in api.patch(f"{path}/status", {"status": NEWER})["status"]
+    return False
 
 
 @pytest.fixture(params=recording.releases())
