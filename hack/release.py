@@ -130,6 +130,7 @@ def build(
     Raises:
         LocalClusterError: a tool is missing, or failed.
     """
+    public_key = signer.public_key() if signer else None  # fails before all else
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     # What else would be the time of the build becomes the time of the commit.
@@ -139,7 +140,6 @@ def build(
     chart(output, registry, digests)
     crds(output)
     (output / _PROVENANCE).write_text(json.dumps(provenance(registry), indent=1), encoding="utf-8")
-    public_key = signer.public_key() if signer else None
     if public_key:
         (output / "cosign.pub").write_text(f"{public_key}\n", encoding="ascii")
     install_notes(output, registry, files, digests)
