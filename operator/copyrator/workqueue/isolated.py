@@ -71,6 +71,8 @@ class Isolated:
         self._cpu_seconds = cpu_seconds
         self._memory = memory
         self._child: asyncio.subprocess.Process | None = None
+        self._killed: asyncio.subprocess.Process | None = None
+        """The last one that was ended, which may not be gone yet."""
         self._turns = FairLimit(each=1, together=1)
         self._idle: asyncio.TimerHandle | None = None
 
@@ -126,10 +128,9 @@ class Isolated:
         """End the child."""
         if self._idle is not None:
             self._idle.cancel()
-        child = self._child
-        if child is not None:
-            self._kill()
-            await child.wait()
+        self._kill()
+        if self._killed is not None:
+            await self._killed.wait()
 
     async def _exchange(self, work: tuple[Any, ...]) -> tuple[bool, Any]:
         child = await self._running()
@@ -166,6 +167,7 @@ class Isolated:
         if child is not None:
             # It kills, and closes the pipes: what nobody reads any more would keep them open.
             child._transport.close()  # type: ignore[attr-defined]
+            self._killed = child
 
 
 class IsolatedPool:
