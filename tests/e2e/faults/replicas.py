@@ -77,6 +77,7 @@ class Replica(OperatorProcess):
         election: bool,
         command: tuple[str, ...],
     ) -> None:
+        self.home = home
         self.name = account
         self.user = f"system:serviceaccount:{home.namespace}:{account}"
         super().__init__(

@@ -22,6 +22,7 @@ from tests.e2e.operator_process import HANG, until
 from tests.e2e.vanishing import vanish
 from tests.long import LONG
 
+from copyrator.api.text import parse_time
 from localcluster import Api, Cluster, Requests
 
 pytestmark = pytest.mark.timeout(240)
@@ -296,7 +297,8 @@ def test_one_that_stood_still_and_leads_on_writes_only_what_changed_and_once_it_
         since = pair.home.cluster.requests()
         stand_still(still)
         until(lambda: "Leading again" in still.log, "it leads on")
-        time.sleep(4)  # the Event about a burst of writes is 3.5 s late
+        late = time.time() + 4  # the Event about a burst of writes is 3.5 s late
+        until(lambda: has_renewed_after(late, still, since), "it goes on to lead")
         assert still.writes(since) == []
 
         since = pair.home.cluster.requests()
@@ -309,12 +311,24 @@ def test_one_that_stood_still_and_leads_on_writes_only_what_changed_and_once_it_
         assert "Traceback" not in still.log
 
 
+def has_renewed_after(moment: float, replica: Replica, requests: Requests) -> bool:
+    """Whether it has renewed its Lease later than that, by the audit log's time."""
+    written = replica.writes(requests, lease=True)
+    return any(one.resource == "leases" and one.began > moment for one in written)
+
+
 def stand_still(replica: Replica, change: Callable[[], str] = str) -> tuple[str, float]:
     """Suspend it, and change something meanwhile; returns what, and when it went on."""
+
+    def is_out_of_date() -> bool:
+        renewed = parse_time(replica.home.lease()["spec"]["renewTime"])
+        assert renewed is not None
+        return time.time() - renewed.timestamp() > hasty.STILL + hasty.TERMS["renew"]
+
     replica.send(signal.SIGSTOP)
     try:
         changed = change()
-        time.sleep(hasty.STILL)  # it is suspended for so long, whatever else happens
+        until(is_out_of_date, "it has been suspended for longer than its Lease and watches last")
     finally:
         resumed = time.time()
         replica.send(signal.SIGCONT)
