@@ -260,13 +260,12 @@ def chart(output: Path, registry: str, digests: Mapping[str, str]) -> None:
 
 def provenance(registry: str) -> dict[str, Any]:
     """What the images were made from and by whom: SLSA's predicate, version 1."""
-    environment = os.environ.get
-    builder = f"{REPOSITORY}/blob/main/hack/release.py"
-    if workflow := environment("GITHUB_WORKFLOW_REF"):
-        builder = f"{environment('GITHUB_SERVER_URL')}/{workflow}"
+    recipe = builder = f"{REPOSITORY}/blob/main/hack/release.py"
+    if workflow := os.environ.get("GITHUB_WORKFLOW_REF"):
+        builder = f"{os.environ['GITHUB_SERVER_URL']}/{workflow}"
     return {
         "buildDefinition": {
-            "buildType": f"{REPOSITORY}/blob/main/hack/release.py",
+            "buildType": recipe,
             "externalParameters": {"version": VERSION, "registry": registry},
             "resolvedDependencies": [
                 {"uri": f"git+{REPOSITORY}@v{VERSION}", "digest": {"gitCommit": product.revision()}}

@@ -44,6 +44,8 @@ _USERS = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 """What scripts of packages would write."""
+_COMPILE = ("-B", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+"""-B: what it imports itself would be compiled with the times and the folder of the build."""
 
 
 def native() -> str:
@@ -75,13 +77,13 @@ def runtime_base(store: Store, architecture: str) -> Layout:
         for pattern in (*_DOCUMENTS, *_UNUSED):
             for folder in tree.glob(pattern):
                 shutil.rmtree(folder)
-        _compile(tree, layout.parent / "native")
+        _compile(tree, architecture, layout.parent)
         container = store.buildah("from", "--arch", architecture, "scratch")
         store.buildah("config", "--arch", architecture, container)
         store.buildah("copy", "--quiet", container, str(tree), "/")
         _commit(store, container, layout)
 
-    parts = (SUITE, *RUNTIME, *_DOCUMENTS, *_UNUSED, *_USERS.values(), "unchecked-hash")
+    parts = (SUITE, *RUNTIME, *_DOCUMENTS, *_UNUSED, *_USERS.values(), *_COMPILE)
     return store.get(f"runtime-{architecture}", key_of(*parts), build)
 
 
@@ -177,25 +179,19 @@ def _bundle_certificates(tree: Path) -> None:
     (tree / "etc/ssl/certs/ca-certificates.crt").write_text(bundle, encoding="ascii")
 
 
-def _compile(tree: Path, native_tree: Path) -> None:
+def _compile(tree: Path, architecture: str, directory: Path) -> None:
     """Compile Python's library: a read-only root can't keep what a start compiles.
 
     By the same Python of this machine's architecture, which loads its libraries from its own tree.
     """
-    if not list(tree.glob(f"usr/lib/*/ld-linux-{_LOADERS[native()]}.so.*")):
-        _unpack(native_tree.with_name("native-packages"), native(), native_tree)
-        python = native_tree
-    else:
-        python = tree
-    (loader,) = python.glob(f"usr/lib/*/ld-linux-{_LOADERS[native()]}.so.*")
-    library = tree / "usr/lib" / PYTHON
+    python = tree
+    if architecture != native():
+        python = directory / "native"
+        _unpack(directory / "native-packages", native(), python)
+    (loader,) = python.glob("usr/lib/*/ld-linux-*.so.*")
     command = [str(loader), "--library-path", str(loader.parent), str(python / "usr/bin" / PYTHON)]
-    options = ("--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/")
-    arguments = ["-B", "-m", "compileall", "-q", *options, str(library)]
-    run([*command, *arguments], {"PYTHONHOME": str(python / "usr")}, tree)
-
-
-_LOADERS = {"amd64": "x86-64", "arm64": "aarch64"}
+    places = ["-s", str(tree), "-p", "/", str(tree / "usr/lib" / PYTHON)]
+    run([*command, *_COMPILE, *places], {"PYTHONHOME": str(python / "usr")}, tree)
 
 
 def _commit(store: Store, container: str, layout: Path) -> None:

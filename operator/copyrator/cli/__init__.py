@@ -56,10 +56,7 @@ GROUPS: Final = {
     },
     "Set up": {
         "create": ("Create a rule or Bundle from flags, or print it.", "offline.create"),
-        "doctor": (
-            "Check CRDs, Lease, permissions, registries.",
-            "doctor.command",
-        ),
+        "doctor": ("Check CRDs, Lease, permissions, registries.", "doctor.command"),
         "install": ("Print the manifests, to install without Helm.", "offline.install"),
         "migrate": ("Print rules that replace other tools' annotations.", "rules.migrate"),
         "notify": ("Have the operator send a test notification.", "core.notify"),
