@@ -202,6 +202,8 @@ def test_nobody_in_the_pod_is_root_or_could_write_to_it(release):
 
 
 def test_the_command_line_is_in_the_image(release):
+    # As the README does: the status is written after the copies.
+    release.cluster.kubectl("-n", HOME, "wait", "copyrator/registry-creds", "--for=condition=Ready")
     typed = ("exec", "deploy/copyrator", "--", "copyrator")
     printed = release.cluster.kubectl("-n", HOME, *typed, "get", "rules", "-A")
     assert re.search(rf"^{HOME} +registry-creds +Ready +Synced ", printed, re.MULTILINE), printed
