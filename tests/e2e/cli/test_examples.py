@@ -3,6 +3,7 @@
 Those of Bundles are applied in tests/e2e/bundles/test_examples.py.
 """
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from demo.chart import ROOT
+from localcluster.signing import self_signed
 
 EXAMPLES = sorted(
     path
@@ -27,6 +29,8 @@ SETTINGS = {
     "COPYRATOR_TENANT_RULES": "true",
     "COPYRATOR_KINDS": f"{KINDS}NetworkPolicy.networking.k8s.io",
 }
+_NOW = datetime.now(UTC)
+PUBLIC = self_signed("Public CA", begins=_NOW - timedelta(1), ends=_NOW + timedelta(1))
 THEIR_SOURCES = {
     "old-form.yaml": ("ConfigMap", {"copyrator": "true"}),
     "from-copy-operator.yaml": ("Secret", {"app": "shared"}),
@@ -38,15 +42,19 @@ CERTIFICATES = {
     "wildcard-tls": ["*.example.com"],
     "company-cas": [f"{CA} 2024", f"{CA} 2029"],
     "company-cas-configmap": [f"{CA} 2024"],
+    "all-cas": [f"{CA} 2024"],
 }
-"""Common names of the certificates in the copies of the examples' rules."""
+"""Common names of the certificates in the copies of the examples' rules, but the public CAs."""
 
 
 @pytest.fixture(scope="module")
 def stage(cluster, tmp_path_factory):
     values = {"rules.tenantRules": True, "rules.bindClusterRoles": ["edit"]}
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with staged(cluster, log, values, SETTINGS) as found:
+    folder = tmp_path_factory.mktemp("operator")
+    public = folder / "public.crt"
+    public.write_text(PUBLIC)
+    settings = {**SETTINGS, "COPYRATOR_DEFAULT_CAS_FILE": str(public)}
+    with staged(cluster, folder / "operator.log", values, settings) as found:
         yield found
 
 

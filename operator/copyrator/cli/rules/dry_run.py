@@ -28,7 +28,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import RuleSpec, place_of
+from copyrator.api.rule_spec import PUBLIC_CAS, RuleSpec, place_of
 from copyrator.api.rule_status import Failure
 from copyrator.api.schema import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of
@@ -36,6 +36,7 @@ from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.view.rule import RuleView
+from copyrator.copies.composed.public_cas import read_public_cas
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
 from copyrator.copies.rules.ready_conditions import missing_source
@@ -49,6 +50,7 @@ from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.copies.targets.reconciler import CopyReconciler
+from copyrator.copies.template.scope import TemplateError, describe_cas
 from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.answers import WatchEvent
@@ -394,18 +396,31 @@ class DryRun:
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
 
     def elsewhere(self, rule: Rule) -> str:
-        """What is known of a rule with sources in another cluster, or empty."""
-        if isinstance(rule.spec, InvalidSpec) or not rule.spec.kubeconfigs:
+        """What is known of a rule with sources that can't be read here, or empty."""
+        if isinstance(rule.spec, InvalidSpec):
             return ""
-        places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
+        places = [place_of(one).strip() for one in rule.spec.kubeconfigs]
+        if rule.spec.default_cas and not self._has_public_cas(rule.key):
+            places.append(f"{PUBLIC_CAS} of the operator's image")
+        if not places:
+            return ""
         said = self.views[rule.key].ready
-        text = f"its sources are {places}, which this command doesn't read"
+        text = f"its sources are {', '.join(places)}, which this command doesn't read"
         return (
             f"{text}; the operator reported {said.reason}"
             + (f": {said.message}" if said.message else "")
             if said.reason
             else text
         )
+
+    def _has_public_cas(self, rule: RuleKey) -> bool:
+        """Whether this machine has public CAs, and the same if the operator reported which."""
+        try:
+            here = read_public_cas(self.context.settings.default_cas_file)
+        except TemplateError:
+            return False
+        made_of = self.views[rule].status.composed_of
+        return PUBLIC_CAS.removeprefix("the ") not in made_of or describe_cas(here) in made_of
 
     def no_source(self, rule: Rule) -> tuple[str, str]:
         """Reason and message of a rule that has no source now, as in its Ready condition.
