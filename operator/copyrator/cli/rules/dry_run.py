@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from secrets import token_bytes
 from typing import Any
 
@@ -198,6 +199,8 @@ class DryRunClient(KubeClient):
 
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
 """Reasons that depend on the operator's settings."""
+_CA = PUBLIC_CAS.removeprefix("the ").removesuffix("s")
+"""In a status whose operator has read them."""
 _SERVED = (RulePhase.SERVING, RulePhase.FROZEN)
 LOOK = 0.05
 """Seconds between two looks at a watch that may have failed."""
@@ -378,7 +381,7 @@ class DryRun:
         """
         if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
             return None
-        if rule.spec.kubeconfigs:  # another cluster's credential isn't the user's
+        if self.elsewhere(rule):  # another cluster's credential isn't the user's
             return None
         deadline, added = time.monotonic() + PATIENCE, self._queue.added[rule.key]
         while time.monotonic() < deadline:
@@ -399,13 +402,17 @@ class DryRun:
         """What is known of a rule with sources that can't be read here, or empty."""
         if isinstance(rule.spec, InvalidSpec):
             return ""
-        places = [place_of(one).strip() for one in rule.spec.kubeconfigs]
-        if rule.spec.default_cas and not self._has_public_cas(rule.key):
-            places.append(f"{PUBLIC_CAS} of the operator's image")
-        if not places:
+        away = []
+        if rule.spec.kubeconfigs:
+            places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
+            away.append(f"its sources are {places}, which this command doesn't read")
+        made_of, here = self.views[rule.key].status.composed_of, self._public_cas
+        if rule.spec.default_cas and not (here and (here in made_of or _CA not in made_of)):
+            file = self.context.settings.default_cas_file
+            away.append(f"this machine doesn't have {PUBLIC_CAS} of the operator ({file})")
+        if not away:
             return ""
-        said = self.views[rule.key].ready
-        text = f"its sources are {', '.join(places)}, which this command doesn't read"
+        said, text = self.views[rule.key].ready, " and ".join(away)
         return (
             f"{text}; the operator reported {said.reason}"
             + (f": {said.message}" if said.message else "")
@@ -413,14 +420,13 @@ class DryRun:
             else text
         )
 
-    def _has_public_cas(self, rule: RuleKey) -> bool:
-        """Whether this machine has public CAs, and the same if the operator reported which."""
+    @cached_property
+    def _public_cas(self) -> str:
+        """Those of this machine, as statuses have them; empty where it has none."""
         try:
-            here = read_public_cas(self.context.settings.default_cas_file)
+            return describe_cas(read_public_cas(self.context.settings.default_cas_file))
         except TemplateError:
-            return False
-        made_of = self.views[rule].status.composed_of
-        return PUBLIC_CAS.removeprefix("the ") not in made_of or describe_cas(here) in made_of
+            return ""
 
     def no_source(self, rule: Rule) -> tuple[str, str]:
         """Reason and message of a rule that has no source now, as in its Ready condition.

@@ -239,7 +239,7 @@ class Composition:
     def note_certificates(self, kind: str, payload: Mapping[str, Any]) -> None:
         """A copy was rendered."""
         ignored = () if self.public_cas is None else certificates_of(self.public_cas)
-        found = certificates_in(kind, payload, self.to_string(), ignored=ignored)
+        found = certificates_in(kind, payload, self._objects(), ignored=ignored)
         self.certificates = soonest((*self.certificates, *found))
 
     def note(self, findings: Findings) -> None:
@@ -324,7 +324,10 @@ class Composition:
         cas = self.public_cas
         known = PUBLIC_CAS if cas is None else describe_cas(cas)
         public = (f"{alias} ({known})" for alias in self.default_cas)
-        return ", ".join((*public, *map(_with_number, self.parts)))
+        return ", ".join((*public, self._objects()) if self.parts else public)
+
+    def _objects(self) -> str:
+        return ", ".join(map(_with_number, self.parts))
 
 
 def _with_number(part: Part) -> str:
