@@ -299,8 +299,8 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
         "configMap": {"key": "a", "metadata": {"labels": {"l": "1"}, "annotations": {}}},
         "secret": {"key": "b"},
         "additionalFormats": {
-            "jks": {"key": "j", "password": "changeit"},
-            "pkcs12": {"key": "p", "password": "it's", "profile": "Modern2023"},
+            "jks": {"key": "j", "password": "it's"},
+            "pkcs12": {"key": "p", "password": "x", "profile": "Modern2023"},
         },
         "namespaceSelector": selector,
     }
@@ -318,8 +318,8 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
         ]
         entries = {"source1": found("ConfigMap", "one", ca_crt=A)}
         made = Composing(entries, NOW).render(Tree(spec.template.body), spec.kind, {})[field]
-        assert [one for *_, one in read_jks(base64.b64decode(made["j"]), "changeit")] == [der(A)]
-        assert [one for _, one in read_pkcs12(base64.b64decode(made["p"]), "it's")] == [der(A)]
+        assert [one for *_, one in read_jks(base64.b64decode(made["j"]), "it's")] == [der(A)]
+        assert [one for _, one in read_pkcs12(base64.b64decode(made["p"]), "x")] == [der(A)]
 
 
 @pytest.mark.parametrize("selector", [{}, {"matchLabels": {}}, {"matchExpressions": []}], ids=str)
