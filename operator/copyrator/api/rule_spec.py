@@ -433,7 +433,8 @@ _ALIAS: Final = text(
 )
 
 
-PUBLIC_CAS: Final = "the public CAs"
+PUBLIC_CA: Final = "public CA"
+PUBLIC_CAS: Final = f"the {PUBLIC_CA}s"
 """What an entry with defaultCAs stands for, in messages."""
 _DEFAULT_CAS: Final = "has(self.defaultCAs) && self.defaultCAs"
 _ALONE: Final = "must be removed: with defaultCAs the entry stands for the public CAs"

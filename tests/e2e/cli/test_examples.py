@@ -184,7 +184,7 @@ def test_the_commands_say_which_public_cas_the_copies_have(stage, public):
         stores = {key: base64.b64decode(text) for key, text in copy["binaryData"].items()}
         assert [one for *_, one in read_jks(stores["truststore.jks"], "changeit")] == trusted
         assert [one for _, one in read_pkcs12(stores["truststore.p12"], "")] == trusted
-        assert "5 copies are up to date" in types(f"plan rule {name}")
+        assert "No changes:" in types(f"plan rule {name}")
         assert f"It is made from {known}" in types("why team-a/all-cas")
         said = types(f"describe rule {name}")
         assert "Source: public: the public CAs Source: company" in said
@@ -192,7 +192,7 @@ def test_the_commands_say_which_public_cas_the_copies_have(stage, public):
         public.write_text(PUBLIC + company["data"]["ca.crt"])  # another machine than the operator's
         for command in (f"plan rule {name}", f"plan -f {file}"):
             said = types(command, code=1)
-            assert f"{elsewhere}; the operator reported Synced: 5 copies" in said
+            assert f"{elsewhere}; the operator reported Synced" in said
         said = types("why team-a/all-cas")
         assert "can't be read here; see below." in said
         assert f"{elsewhere}; the operator reported Synced" in said

@@ -29,7 +29,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import PUBLIC_CAS, RuleSpec, place_of
+from copyrator.api.rule_spec import PUBLIC_CA, PUBLIC_CAS, RuleSpec, place_of
 from copyrator.api.rule_status import Failure
 from copyrator.api.schema import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of
@@ -199,8 +199,6 @@ class DryRunClient(KubeClient):
 
 _REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
 """Reasons that depend on the operator's settings."""
-_CA = PUBLIC_CAS.removeprefix("the ").removesuffix("s")
-"""In a status whose operator has read them."""
 _SERVED = (RulePhase.SERVING, RulePhase.FROZEN)
 LOOK = 0.05
 """Seconds between two looks at a watch that may have failed."""
@@ -406,8 +404,7 @@ class DryRun:
         if rule.spec.kubeconfigs:
             places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
             away.append(f"its sources are {places}, which this command doesn't read")
-        made_of, here = self.views[rule.key].status.composed_of, self._public_cas
-        if rule.spec.default_cas and not (here and (here in made_of or _CA not in made_of)):
+        if rule.spec.default_cas and not self._has_public_cas(rule.key):
             file = self.context.settings.default_cas_file
             away.append(f"this machine doesn't have {PUBLIC_CAS} of the operator ({file})")
         if not away:
@@ -419,6 +416,11 @@ class DryRun:
             if said.reason
             else text
         )
+
+    def _has_public_cas(self, rule: RuleKey) -> bool:
+        """Whether this machine has some, and the same if the operator reported which."""
+        here, made_of = self._public_cas, self.views[rule].status.composed_of
+        return here != "" and (here in made_of or PUBLIC_CA not in made_of)
 
     @cached_property
     def _public_cas(self) -> str:

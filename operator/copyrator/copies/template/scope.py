@@ -29,7 +29,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
-from copyrator.api.rule_spec import PUBLIC_CAS, RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
+from copyrator.api.rule_spec import (
+    PUBLIC_CA,
+    PUBLIC_CAS,
+    RENDERED_OBJECT,
+    RENDERED_TEXT,
+    RULE_DEPTH,
+)
 from copyrator.api.text import count
 from copyrator.copies.targets.marks import EVERY_MARK
 from copyrator.copies.template.keystores import Certificates
@@ -409,7 +415,7 @@ def digest_of(value: PublicCAs) -> str:
 
 def describe_cas(value: PublicCAs) -> str:
     """``144 public CAs, sha256:018e13f0``."""
-    return f"{count(len(value._certificates), 'public CA')}, sha256:{value._digest[:8]}"
+    return f"{count(len(value._certificates), PUBLIC_CA)}, sha256:{value._digest[:8]}"
 
 
 def withheld_like(value: Any, text: str) -> Any:
