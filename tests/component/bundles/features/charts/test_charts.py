@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator
 
 import pytest
@@ -26,7 +25,6 @@ from copyrator.oci.errors import (
     InvalidResponse,
     RegistryError,
     RegistryUnreachable,
-    TagNotFound,
 )
 from copyrator.oci.exchange import Repository
 from copyrator.workqueue.isolated import Isolated
@@ -96,37 +94,12 @@ async def test_what_isnt_one_small_layer_of_a_chart_is_unreadable(
         assert registry.count("GET", "/blobs/") == 0
 
 
-@pytest.mark.parametrize(
-    ("layer", "why"),
-    [
-        (gzip.compress(bytes(110 * 2**20)), "unpacked it has more than 100 MiB"),
-        (b"no archive", "it isn't packed with gzip"),
-    ],
-)
-async def test_bombs_and_junk_are_unreadable(
-    reader: ChartReader, registry: FakeRegistry, layer: bytes, why: str
-) -> None:
-    digest = registry.put_chart("app", "2.0.0", layer)
-
-    assert await _read(reader, registry, digest) == ChartFacts(unreadable=why)
-
-
 async def test_a_blob_of_another_digest_is_an_error(
     reader: ChartReader, registry: FakeRegistry
 ) -> None:
     digest = registry.put_chart("app", "2.0.0", VENDORED)
     for key in registry.blobs:
         registry.blobs[key] = UNVENDORED
-
-    with pytest.raises(InvalidResponse):
-        await _read(reader, registry, digest)
-
-
-async def test_a_manifest_of_another_digest_is_an_error(
-    reader: ChartReader, registry: FakeRegistry
-) -> None:
-    digest = registry.put_chart("app", "2.0.0", VENDORED)
-    registry.put_chart("app", digest, UNVENDORED)
 
     with pytest.raises(InvalidResponse):
         await _read(reader, registry, digest)
@@ -157,14 +130,6 @@ async def test_a_slow_registry_ends_in_time(reader: ChartReader, registry: FakeR
 
     assert f"reading the chart of {digest} takes more than" in late.value.message
     registry.gate.set()
-
-
-async def test_a_missing_blob_is_an_error(reader: ChartReader, registry: FakeRegistry) -> None:
-    digest = registry.put_chart("app", "2.0.0", VENDORED)
-    registry.blobs.clear()
-
-    with pytest.raises(TagNotFound):
-        await _read(reader, registry, digest)
 
 
 def _gate(cluster: BundleCluster, name: str = "vendored") -> dict[str, str]:
@@ -246,20 +211,6 @@ async def test_the_gate_waits_for_a_registry_that_doesnt_send_the_chart(
     assert _gate(cluster)["reason"] == "RegistryUnreachable"
     await idle(operator)
     assert cluster.jobs("plan") == []
-
-
-@pytest.mark.needs("drift")
-async def test_a_chart_that_cant_be_judged_passes_the_gate_of_its_dependencies_and_says_why(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    registry.put_chart("app", "1.0.0", b"no archive")
-    bundle(drift={"mode": "Detect"})
-    await run()
-
-    await deployed(cluster)
-
-    assert _gate(cluster)["state"] == "Passed"
-    assert "can't be judged: it isn't packed with gzip" in _gate(cluster)["message"]
 
 
 @pytest.mark.needs("approval")
@@ -348,18 +299,6 @@ async def test_a_chart_that_isnt_plain_gets_no_job(
     await eventually(lambda: cluster.status().get("lastHandledPlan") == "now")
     await idle(operator)
     assert cluster.jobs("plan") == cluster.jobs() == []
-
-
-@pytest.mark.needs("approval")
-async def test_a_plain_version_is_planned_in_place_of_a_newer_one_that_isnt(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    registry.put_chart("app", "1.1.0", UNPLAIN)
-    registry.put_chart("app", "1.0.0", VENDORED)
-    bundle(version="1.*", approval=ALWAYS)
-    await run()
-
-    assert (await waits(cluster))["version"] == "1.0.0"
 
 
 @pytest.mark.needs("approval")

@@ -190,21 +190,6 @@ async def test_the_operators_own_cluster_is_no_other_one(
     await deployed(cluster)
 
 
-async def test_a_credential_that_ends_is_told_when_it_ends(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    put(cluster, token=token_until(datetime.now(UTC) + timedelta(hours=2)))
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run(timer_interval=SELDOM)
-    await deployed(cluster)
-    await idle(operator)
-    operator.let_pass(timedelta(hours=3))
-    assert "has expired at" in await reports(cluster, "KubeConfigInvalid")
-    put(cluster, token=token_until(operator.now() + timedelta(hours=2)))
-    await deployed(cluster)
-    assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
-
-
 async def test_the_end_of_a_credential_is_warned_of(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -558,51 +543,6 @@ async def test_a_copy_that_could_not_be_written_with_its_uninstall_is_written_la
     assert token_of(werf, job) == TOKEN
     (owner,) = (cluster.look("secrets", copies(cluster)[0]) or {})["metadata"]["ownerReferences"]
     assert owner["uid"] == job["metadata"]["uid"]
-
-
-@pytest.mark.needs("previews")
-async def test_a_preview_is_made_in_the_other_cluster_too(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
-) -> None:
-    put(cluster)
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run()
-    await deployed(cluster)
-    registry.put("app", "2.0.0", "two")
-    werf.holds_plans = True
-    annotate(cluster, plan_at="now", plan_version="2.0.0")
-    await eventually(lambda: cluster.jobs("plan"), "the preview")
-    (job,) = cluster.jobs("plan")
-    assert token_of(werf, job) == TOKEN
-    werf.finish(job)
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await idle(operator)
-    assert copies(cluster) == []
-    assert cluster.status()["deployed"]["version"] == "1.0.0"
-
-
-async def test_an_uninstall_waits_for_its_kubeconfig(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    put(cluster)
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run(timer_interval=SELDOM)
-    await deployed(cluster)
-    cluster.drop(path_of("secrets", "other"))
-    delete(cluster)
-    message = await reports(cluster, "UninstallFailed")
-    assert "Secret team/other of spec.kubeConfig doesn't exist" in message
-    assert 'operator.werf.dev/force-delete: "true"' in message
-    put(cluster, OTHER_SERVER)
-    await idle(operator)
-    operator.let_pass(timedelta(minutes=1))
-    await eventually(lambda: "put the former kubeconfig back" in cluster.message())
-    assert cluster.jobs("uninstall") == []
-    put(cluster)
-    await idle(operator)
-    operator.let_pass(timedelta(minutes=1))
-    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
-    assert len(cluster.jobs("uninstall")) == 1
 
 
 async def delete_failed(cluster: BundleCluster, run: Run) -> None:

@@ -24,7 +24,6 @@ from tests.component.bundles.drifting import (
     CORRECT,
     DETECT,
     EDITED,
-    OTHER,
     Release,
     checked_long_ago,
 )
@@ -336,18 +335,3 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
     await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected")
     await release.in_sync()
     assert history(cluster)[0] == ("Succeeded", True)
-
-
-@pytest.mark.needs("approval")
-async def test_other_drift_is_corrected_too(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=CORRECT)
-    await run()
-    await release.in_sync()
-    for number, changed in enumerate((EDITED[0], OTHER, DELETE)):
-        await drift(release, changed, value=str(number))
-        jobs = number + 2
-        await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs)  # type: ignore[misc]
-        await release.in_sync()
-    assert release.drift["corrections"] == 3

@@ -30,7 +30,6 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.text import format_time
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
 
 EXPIRES = "operator.werf.dev/login-expires"
@@ -134,25 +133,6 @@ async def test_plans_their_deploys_and_previews_have_one_each(
     assert kinds == ["plan", "deploy", "plan"]
 
 
-@pytest.mark.needs("drift")
-async def test_checks_for_drift_have_one(
-    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
-) -> None:
-    release, found = Release(cluster, werf), []
-    run = cluster.ends
-
-    def ends(job: dict[str, Any]) -> tuple[int, str] | None:
-        found.append((job["metadata"]["labels"]["operator.werf.dev/job"], bool(logins(cluster))))
-        assert run is not None
-        return run(job)
-
-    cluster.ends = ends
-    await begin(drift=DETECT)
-    await release.in_sync()
-    assert found == [("deploy", True), ("drift", True)]
-    await eventually(lambda: not logins(cluster))
-
-
 async def test_an_uninstall_has_none(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
@@ -187,29 +167,6 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     await deployed(cluster)
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
     assert len(cluster.jobs()) == 1
-
-
-async def test_bundles_of_one_repository_with_other_accounts_share_no_answer(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], bundle: Make
-) -> None:
-    await begin({"allowed_service_accounts": ("werf", "other")}, suspend=True)
-    await eventually(lambda: cluster.status().get("available"))
-    cloud.error = IdentityRefused("no")
-    spec = {"registry": HOST, "insecure": None, "provider": "aws", "serviceAccountName": "other"}
-    bundle("more", **spec)
-    await eventually(lambda: cluster.reason("more") == "IdentityRefused")
-    assert cloud.asked[0] == ("ServiceAccount team/werf", False)
-    assert {one for one, _ in cloud.asked[1:]} == {"ServiceAccount team/other"}
-
-
-async def test_while_it_is_suspended_only_polls_ask_for_a_login(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    operator = await begin(suspend=True)
-    await eventually(lambda: cluster.status().get("available") and rests(operator))
-    assert len(cloud.asked) == 1
-    assert not secrets(cluster)
-    assert not cluster.jobs()
 
 
 async def test_a_job_gets_no_token_of_another_identity_than_it_began_with(
@@ -337,48 +294,6 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     assert len(cluster.runs) == 1
 
 
-async def test_a_secret_that_can_never_be_written_is_tried_ever_more_rarely(
-    cluster: BundleCluster,
-    cloud: Cloud,
-    begin: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    operator = await begin(timeout="24h")
-    await eventually(lambda: cluster.runs)
-    cloud.rotate()
-    operator.let_pass(timedelta(hours=8))
-    cluster.refuse("create", "/secrets", 409)
-    write, tries = SealStore.write_login, []
-
-    async def counted(*args: Any) -> None:
-        tries.append(args)
-        await write(*args)
-
-    monkeypatch.setattr(SealStore, "write_login", counted)
-    for _ in range(2 * 60 * 2):
-        operator.let_pass(timedelta(seconds=30))
-        await eventually(lambda: rests(operator))
-    await after(operator, lambda: len(tries) > 2)
-    assert len(tries) < 30
-
-
-async def test_once_the_pod_runs_that_a_renewal_failed_is_no_fault(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    """It has mounted the former one."""
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    await eventually(lambda: cluster.runs)
-    cloud.rotate()
-    cluster.refuse("create", "/secrets", 409)
-    operator.let_pass(timedelta(minutes=21))
-    await after(operator, lambda: "its login can't be renewed" in cluster.message())
-    cluster.put_pod(cluster.jobs()[0], {"running": {}})
-    await after(operator, lambda: cluster.reason() == "Deploying")
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 async def test_a_death_at_any_write_of_a_renewal_leaves_a_job_that_is_deployed(
     stage: Stage, cloud: Cloud, number: int
@@ -416,25 +331,6 @@ async def test_what_a_process_leaves_is_deleted_by_the_next_one_however_late(
     assert logins(cluster)
     await run(prepare=cloud.prepare, ahead=timedelta(days=3))
     await eventually(lambda: not logins(cluster))
-
-
-async def test_a_rotation_costs_no_request(
-    cluster: BundleCluster, registry: FakeRegistry, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    operator = await begin()
-    await deployed(cluster)
-    await eventually(lambda: not secrets(cluster) and rests(operator))
-    asked, seen = len(registry.asked), cluster.writes_seen
-    reconciled, before = len(operator.reconciled), cluster.look("bundles", "shop")
-    cloud.rotate()
-    operator.let_pass(timedelta(minutes=1))
-    annotate(cluster, note="a reconcile")
-    await eventually(lambda: len(operator.reconciled) > reconciled and rests(operator))
-    assert (len(registry.asked), cluster.writes_seen) == (asked, seen)
-    after = cluster.look("bundles", "shop")
-    assert before is not None
-    assert after is not None
-    assert after["status"] == before["status"]
 
 
 @pytest.mark.parametrize(
@@ -647,30 +543,6 @@ async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
     assert (expiry in attempted["message"]) is late
     assert (REMEDY in attempted["message"]) is not late or restarted
     assert attempted["failures"] == 0
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_whose_token_expired_is_made_again_without_limit(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
-) -> None:
-    cloud.life = timedelta(seconds=-1)
-    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
-    await begin(approval=ALWAYS, retry={"limit": 0})
-    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
-    plan = cluster.status()["plan"]
-    assert plan["reason"] == "TokenExpired"
-    assert plan["nextRetryAt"]
-    assert "the next Job gets a new one" in plan["message"]
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_that_the_registry_refuses_says_what_the_account_lacks(
-    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
-) -> None:
-    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
-    await begin(approval=ALWAYS)
-    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
-    assert cluster.status()["plan"]["message"].endswith(REMEDY)
 
 
 async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(

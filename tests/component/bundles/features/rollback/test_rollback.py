@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,13 @@ from tests.component.bundles.approvals import (
     annotate,
     approve,
     condition,
-    secrets,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.promoting import promoted_from, soak_of
+from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
@@ -297,58 +295,6 @@ async def test_without_its_manifest_in_the_registry_what_runs_stays(
     await rolled_back(cluster, first)
 
 
-async def test_a_registry_that_fails_is_not_one_without_the_digest(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
-    registry.fault, registry.fault_at = answering(500), first
-    pin(cluster, f"1.0.0@{first}")
-    await eventually(lambda: condition(cluster, "Ready") == ("False", "RegistryUnreachable"))
-    assert deployed(cluster) == second
-    registry.fault = None
-    await rolled_back(cluster, first)
-
-
-@pytest.mark.needs("age")
-async def test_a_version_ages_while_another_one_is_pinned(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, _, operator = await deploy_two(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"minAge": "2h"})
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    third = registry.put("app", "1.2.0", "third")
-
-    def is_candidate() -> bool:
-        return any(one["digest"] == third for one in cluster.status().get("candidates", ()))
-
-    await eventually(is_candidate)
-    rejected = cluster.status()["available"]["rejected"]
-    assert {"version": "1.2.0", "reason": "TooYoung"} in rejected
-    operator.let_pass(timedelta(hours=3))
-    pin(cluster, "none")
-    await eventually(lambda: deployed(cluster) == third)
-
-
-async def test_where_no_tag_names_a_version_any_more_none_is_available(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, _, operator = await deploy_two(cluster, registry, run, bundle)
-    for tag in ("1.0.0", "1.1.0"):
-        registry.untag("app", tag)
-    await eventually(lambda: "version" not in cluster.status()["available"])
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    assert "version" not in cluster.status()["available"], "1.1.0 is only a digest"
-    annotate(cluster, requestedAt="now")
-    await eventually(lambda: len(cluster.runs) == 4 and cluster.reason() == "Deployed")
-    assert "version" not in cluster.status()["available"]
-    pin(cluster, "none")
-    await seen(cluster, "none")
-    await polled(operator, registry)
-    assert deployed(cluster) == first, "nothing else is there to be deployed"
-
-
 @pytest.mark.needs("age", "dependencies", "promotion")
 async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, told: Told
@@ -370,22 +316,6 @@ async def test_age_promotion_and_dependencies_are_passed_over_and_named(
         "promotion",
         "dependsOn",
     ]
-
-
-@pytest.mark.needs("windows", "freeze")
-async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, operator = await deploy_two(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"windows": _closed()})
-    pin(cluster, f"1.0.0@{first}")
-    annotate(cluster, forceAt="now")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
-    assert condition(cluster, "Ready")[0] == "Unknown", "what was asked for doesn't run"
-    await polled(operator, registry)
-    assert deployed(cluster) == second
-    cluster.change("bundles", "shop", spec={"windows": None})
-    await rolled_back(cluster, first)
 
 
 @pytest.mark.needs("approval")
@@ -410,69 +340,6 @@ async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     approve(cluster, found)
     await rolled_back(cluster, first)
     assert [digest for digest, _ in werf.applied] == [first, second, first]
-
-
-@pytest.mark.needs("promotion")
-async def test_evidence_of_the_version_left_is_withdrawn_when_the_rollback_is_seen(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.untag("app", "1.0.0")
-    old = registry.put("app", "main", "old")
-    bundle(version="main", metadata={"annotations": {"operator.werf.dev/promote-to": "*"}})
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Deployed")
-    new = registry.put("app", "main", "new")
-    await eventually(lambda: deployed(cluster) == new and cluster.reason() == "Deployed")
-    await asyncio.sleep(1.1)  # evidence of a second
-    cluster.ends = None
-    pin(cluster, f"main@{old}")
-
-    def record_of(digest: str) -> dict[str, Any]:
-        return next(one for one in soak_of(cluster, "shop") if one["digest"] == digest)
-
-    record = await eventually(lambda: "until" in record_of(new) and record_of(new))
-    assert "longest" not in record
-    assert "longest" in record_of(old)
-    assert record["brokenBy"] == "it is rolled back to main"
-
-
-@pytest.mark.needs("windows", "approval")
-async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    first = digest_of(registry.manifests["app", "1.0.0"])
-    bundle(version="1.0.0", approval=ALWAYS, windows=_closed())
-    await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster, digest=first))
-    await waits(cluster, "OutsideWindow", decision="Approved")
-    annotate(cluster, **{"skip-digests": first})
-    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
-    await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
-    annotate(cluster, **{"skip-digests": None})
-    await waits(cluster, digest=first)
-    assert werf.applied == []
-
-
-@pytest.mark.needs("windows")
-@pytest.mark.needs("approval")
-async def test_an_approval_of_the_version_left_ends_with_the_pin(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    first = await deploy_approved(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"windows": _closed()})
-    second = registry.put("app", "1.1.0", "second")
-    approve(cluster, await waits(cluster, digest=second))
-    await waits(cluster, "OutsideWindow", decision="Approved", digest=second)
-    pin(cluster, f"1.0.0@{first}")
-    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
-    pin(cluster, "none")
-    await waits(cluster, digest=second)
-    assert [digest for digest, _ in werf.applied] == [first]
-
-
-def _closed() -> list[dict[str, object]]:
-    day = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
-    return [{"days": [day], "from": "09:00", "to": "10:00"}]
 
 
 @pytest.mark.needs("signatures")
@@ -503,24 +370,6 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         await rolled_back(cluster, first)
     finally:
         await registry.stop()
-
-
-@pytest.mark.needs("approval", "drift")
-async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    release = Release(cluster, werf)
-    first, _, _ = await deploy_two(cluster, registry, run, bundle, drift=CORRECT)
-    await release.in_sync()
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    await eventually(lambda: cluster.status().get("baseline", {}).get("digest") == first)
-    release.changed += EDITED
-    await release.look()
-    await eventually(lambda: cluster.status()["history"][0].get("correction") is True)
-    await release.in_sync()
-    assert deployed(cluster) == first
-    assert pin_of(cluster)["digest"] == first
 
 
 async def test_an_edit_that_ends_it_is_told_as_the_cause_also_where_the_annotation_is_gone_too(

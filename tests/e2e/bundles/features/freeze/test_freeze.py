@@ -17,7 +17,6 @@ from tests.e2e.operator_process import until
 from copyrator.bundles.features.freeze.fields import read_annotation, read_config_map
 from copyrator.cli import cli
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 
 EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
@@ -163,43 +162,6 @@ def test_the_example_freezes(api: Api, team: Team, operator: Operator, terminal:
         "all namespaces are frozen: change freeze until the new year; "
         f"namespace {team.namespace} is frozen by ann until 2036-12-31T18:00:00Z: inventory"
     )
-
-
-REFUSED = {
-    "freeze -n NS --all": "--all and --namespace exclude each other",
-    "freeze -n nowhere-at-all": "there is no namespace nowhere-at-all",
-    "thaw -n nowhere-at-all": "there is no namespace nowhere-at-all",
-}
-
-
-@pytest.mark.parametrize("command", REFUSED)
-def test_what_can_not_be_meant_is_refused(
-    lasting_team: Team, terminal: Terminal, command: str
-) -> None:
-    reason = "r" if command.startswith("freeze") else ""
-    words = command.replace("NS", lasting_team.namespace)
-    code = 1 if "nowhere" in command else 2
-    assert REFUSED[command] in terminal.types(words, code=code, reason=reason)
-
-
-def gone(api: Api, path: str) -> bool:
-    try:
-        api.get(path)
-    except ApiStatusError as error:
-        return error.code == 404
-    return False
-
-
-def test_output_is_the_object(team: Team, terminal: Terminal, operator: Operator, api: Api) -> None:
-    body = json.loads(terminal.types(f"freeze -n {team.namespace} -o json", reason="x"))
-    assert body["kind"] == "Namespace"
-    body = json.loads(terminal.types("freeze --all -o json --until 2h", reason="x"))
-    assert set(body["data"]) == {"reason", "until", "who", "since"}
-    body = json.loads(terminal.types("freeze --all -o json", reason="y"))
-    assert set(body["data"]) == {"reason", "who", "since"}
-    assert terminal.types("thaw --all -o name").strip() == "configmap/copyrator-freeze"
-    path = f"/api/v1/namespaces/{operator.namespace}/configmaps/copyrator-freeze"
-    assert gone(api, path)
 
 
 def test_the_examples_roles_are_enough_to_freeze_and_thaw(

@@ -381,18 +381,6 @@ def test_nothing_passes_that_was_not_attested_lately_and_not_withdrawn_since(
         assert not any(one.withdrawn and NOON - one.issued_at <= week for one in newest)
 
 
-@given(st.lists(STATEMENTS, max_size=8), STATEMENTS, st.randoms())
-def test_a_withdrawal_more_never_promotes_and_neither_order_nor_copies_matter(
-    statements: list[DeployedStatement], more: DeployedStatement, chance: Any
-) -> None:
-    before = passes(statements)
-    shuffled = statements * 2
-    chance.shuffle(shuffled)
-
-    assert passes(shuffled) == before
-    assert before or not passes([*statements, replace(more, withdrawn=True)])
-
-
 @given(st.lists(STATEMENTS, max_size=6), st.integers(-400, 400), st.integers(0, 400))
 def test_who_hides_statements_promotes_only_what_was_attested_within_max_age(
     statements: list[DeployedStatement], at: int, kept: int
