@@ -87,20 +87,6 @@ async def test_the_approved_werf_runs_by_the_digest_that_the_node_reports_or_it_
     assert {one["image"] for one in pod["containers"]} == {runs or image}
 
 
-async def test_the_id_of_another_bundle_s_equal_plan_means_nothing(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    bundle("other", approval=ALWAYS)
-    operator = await run()
-    found = await waits(cluster)
-    theirs = await waits(cluster, name="other")
-    assert found["id"] != theirs["id"]
-    approve(cluster, theirs)
-    await idle(operator)
-    assert cluster.jobs() == []
-
-
 async def test_an_approval_that_comes_while_the_plan_is_made_anew_counts_for_an_equal_one(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -140,31 +126,6 @@ async def test_a_plan_and_a_decision_are_told_by_one_event_each(
     assert told[:2] == [("Normal", "Planning"), ("Normal", "AwaitingApproval")]
     reasons = [reason for _, reason in told]
     assert (reasons.count("Planning"), reasons.count("PlanRejected")) == (2, 1)
-
-
-async def test_of_a_newer_version_too_a_decision_is_told_by_one_event(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    told: Told,
-) -> None:
-    bundle(approval=ALWAYS, version="1.*")
-    operator = await run(recorder=told, timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster, version="1.0.0")
-    await idle(operator)
-    told.clear()
-    registry.put("app", "1.1.0", "two")
-    reject(cluster, await waits(cluster, version="1.1.0"))
-    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
-    await idle(operator)
-    assert told == [
-        ("Normal", "Planning"),
-        ("Normal", "AwaitingApproval"),
-        ("Normal", "PlanRejected"),
-    ]
 
 
 async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(

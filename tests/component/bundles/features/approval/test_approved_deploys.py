@@ -117,24 +117,6 @@ async def test_a_first_install_into_a_missing_namespace_creates_it_as_approved(
     assert len(werf.applied) == 1
 
 
-async def test_what_was_deleted_between_plan_and_deploy_is_planned_anew(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, retry=PATIENT)
-    operator = await run()
-    found = await waits(cluster)
-    werf.todo = lambda _: [CREATE, "create ::Service:app"]
-    approve(cluster, found)
-    again = await waits(cluster, operations=2)
-    entry = cluster.status()["history"][0]
-    assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged")
-    assert cluster.status()["attempted"]["failures"] == 0
-    await idle(operator)
-    assert werf.applied == []
-    approve(cluster, again)
-    await deployed(cluster)
-
-
 async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:

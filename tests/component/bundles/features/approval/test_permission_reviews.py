@@ -129,27 +129,6 @@ async def test_each_permission_is_asked_about_once_for_a_plan(
     assert len(cluster.asked) == 2 * polls
 
 
-@pytest.mark.needs("charts")
-async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """It is deployed while the first review has no answer; what was found is written meanwhile."""
-    gate = asyncio.Event()
-    cluster.reviews_fault = held(cluster, gate)
-    werf.holds_deploys = True
-    cluster.permits = all_but("get secrets")
-    bundle(approval=ON_RISK)
-    await run()
-    await eventually(cluster.jobs, "deployed at once")
-    assert "missingPermissions" not in plan(cluster)
-    gate.set()
-    found = await reviewed(cluster, missingPermissions=1)
-    assert found["missing"] == [{"verbs": ["get"], "resource": "secrets", "namespace": TEAM}]
-    assert cluster.reason() == "Deploying"
-    werf.finish(cluster.jobs()[0])
-    await deployed(cluster)
-
-
 async def test_nothing_is_claimed_where_the_operator_may_not_ask(
     cluster: BundleCluster,
     run: Run,

@@ -45,15 +45,9 @@ ONCE = {"limit": 0}
 SAID: dict[str, tuple[Says, str]] = {
     "killed": (lambda _: (137, "the diff\n"), "the container was killed (signal 9)"),
     "prints nothing": (lambda _: (0, ""), "its log doesn't end with a plan"),
-    "prints garbage": (lambda _: (0, "\x00\ud7ff\n" * 9999), "its log doesn't end with a plan"),
-    "prints one endless line": (lambda _: (0, "x" * 2**21), "its log doesn't end with a plan"),
     "prints a block after the script's": (
         lambda nonce: (0, block(nonce, 1, [CREATE]) + block(OTHER, 1, [])),
         "its log ends with a plan that has another Job's nonce",
-    ),
-    "prints a block of other lines": (
-        lambda nonce: (0, block(nonce, 1, [CREATE]).replace("ConfigMap", "Secret")),
-        "the hash of the lines is another",
     ),
     "fails in werf": (
         lambda _: (1, "password: hunter2\nError: render: no such value\nsome: diff\n"),
@@ -69,10 +63,6 @@ SAID: dict[str, tuple[Says, str]] = {
             "Error: build resource infos: 2 errors occurred:\n  * one\n  * two\nhunter2\n",
         ),
         "Error: one; two",
-    ),
-    "is killed after its plan was printed": (
-        lambda _: (137, "the diff\nError: resource changes planned\n"),
-        "the container was killed (signal 9)",
     ),
 }
 """What a log says; for all faults of a block see tests/unit/bundles/plans/test_plan_block.py."""
@@ -182,24 +172,6 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     await eventually(lambda: "operator.werf.dev/given-up" in marks(), "given up")
     werf.holds_plans = False
     cluster.end_without_pod(name)
-    await waits(cluster, number=2)
-
-
-async def test_values_that_were_replaced_before_it_started_make_no_plan(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    werf.holds_plans = True
-    bundle(approval=ALWAYS, values="values", retry=PATIENT)
-    await run()
-    await eventually(lambda: cluster.jobs("plan"))
-    name = f"{cluster.runs[0]}-values-000"
-    secret = cluster.look("secrets", name) or {}
-    lose(cluster, "secrets", name)
-    cluster.write(path_of("secrets", name), {**secret, "data": {"values.yaml": "YTogMg=="}})
-    werf.holds_plans = False
-    werf.finish(cluster.jobs("plan")[0])
-    await eventually(lambda: plan(cluster).get("reason") == "PlanChanged")
     await waits(cluster, number=2)
 
 
@@ -332,25 +304,6 @@ async def test_deploys_whose_plan_fails_each_time_end_too(
     history = cluster.status()["history"]
     assert [one["reason"] for one in history] == ["PlanFailed", "PlanFailed"]
     assert cluster.status()["attempted"]["failures"] == 0
-
-
-async def test_values_edited_while_the_api_server_refuses_the_job_cause_no_storm(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """A plan without a Job, of values that are others now, of a Bundle that may not be planned."""
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    refused = cluster.refuse("create", "/jobs", 500)
-    bundle(approval=ALWAYS, values="values", suspend=True)
-    operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Running")
-    await operator.stop()
-    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
-    refused.clear()
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "Suspended")
-    await idle(operator)
-    assert cluster.runs == []
 
 
 T = TypeVar("T")

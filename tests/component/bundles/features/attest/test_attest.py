@@ -22,11 +22,9 @@ from tests.component.bundles.attesting import (
 from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
-from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.promoting import deployed
 from tests.component.bundles.waiting import eventually
-from tests.component.bundles.workloads import deployment
 from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering
 
@@ -454,24 +452,6 @@ async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_
     operator.let_pass(timedelta(hours=1, minutes=1))
     await eventually(lambda: states(cluster)[0] == ("1.0.0", "Withdrawn"), "it came back")
     assert [one.withdrawn for one in registry.statements(first)] == [True]
-
-
-@pytest.mark.needs("health")
-async def test_a_release_that_is_not_healthy_is_withdrawn_at_once(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    attest_key(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    bundle("staging", health="Watch", attest=ATTEST)
-    deployment(cluster, release="staging")
-    await run(timer_interval=90000.0, timing=timing_of())
-    await said(cluster, "Attested")
-
-    deployment(cluster, release="staging", ready=0, late=True)
-
-    await said(cluster, "Withdrawn")
-    (statement,) = registry.statements(digest)
-    assert statement.reason == "the release wasn't healthy"
 
 
 async def test_edits_in_a_pause_push_nothing_but_a_withdrawal_does_not_wait_for_its_end(

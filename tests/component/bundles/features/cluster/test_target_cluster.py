@@ -63,6 +63,23 @@ def copy_of(werf: Werf, job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def put_of_mates(
+    cluster: BundleCluster, spec: dict[str, Any], token: str = "of-nobody", **metadata: str
+) -> str:
+    """Another team's Bundle of this spec, with a credential of its own; returns its path."""
+    cluster.namespace("mates")
+    bodies = {"serviceaccounts": ("werf", {}), "secrets": ("theirs", kubeconfig_data(token=token))}
+    for plural, (name, data) in bodies.items():
+        body = {"metadata": {"name": name, "namespace": "mates"}, "data": data}
+        cluster.write(path_of(plural, name, "mates"), body)
+    path = path_of("bundles", "shop", "mates")
+    spec = {**spec, "kubeConfig": {"secretName": "theirs"}}
+    cluster.write(
+        path, {"metadata": {"name": "shop", "namespace": "mates", **metadata}, "spec": spec}
+    )
+    return path
+
+
 def token_of(werf: Werf, job: dict[str, Any]) -> str:
     return str(copy_of(werf, job)["users"][0]["user"]["token"])
 
@@ -336,21 +353,9 @@ async def test_one_release_has_one_bundle_in_each_cluster(
     cluster.grant("prod")
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod")
-    cluster.namespace("mates")
-    account = path_of("serviceaccounts", "werf", "mates")
-    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
-    secret = path_of("secrets", "theirs", "mates")
-    data = kubeconfig_data(token="theirs")
-    cluster.write(secret, {"metadata": {"name": "theirs", "namespace": "mates"}, "data": data})
     await run()
     await deployed(cluster)
-    spec = {
-        **(cluster.look("bundles", "shop") or {})["spec"],
-        "kubeConfig": {"secretName": "theirs"},
-    }
-    theirs = path_of("bundles", "shop", "mates")
-    metadata = {"name": "shop", "namespace": "mates"}
-    cluster.write(theirs, {"metadata": metadata, "spec": spec})
+    theirs = put_of_mates(cluster, (cluster.look("bundles", "shop") or {})["spec"], "theirs")
 
     def ready() -> dict[str, Any]:
         status = cluster.objects[theirs].get("status") or {}
@@ -358,13 +363,9 @@ async def test_one_release_has_one_bundle_in_each_cluster(
 
     await eventually(lambda: ready().get("reason") == "ReleaseConflict", "one of them waits")
     assert f"release prod/shop in {SERVER}" in ready()["message"]
-    cluster.write(
-        secret,
-        {
-            "metadata": {"name": "theirs", "namespace": "mates"},
-            "data": kubeconfig_data(OTHER_SERVER),
-        },
-    )
+    metadata = {"name": "theirs", "namespace": "mates"}
+    secret = {"metadata": metadata, "data": kubeconfig_data(OTHER_SERVER)}
+    cluster.write(path_of("secrets", "theirs", "mates"), secret)
     await eventually(lambda: ready().get("reason") == "Deployed", "another cluster is free")
 
 
@@ -372,25 +373,11 @@ async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_deploying(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     """Anybody may write a kubeconfig with a server's address and a credential without rights."""
-    cluster.namespace("mates")
-    account = path_of("serviceaccounts", "werf", "mates")
-    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
-    metadata = {"name": "theirs", "namespace": "mates"}
-    data = kubeconfig_data(token="of-nobody")
-    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry={"backoff": "1h"})
     spec = (cluster.look("bundles", "shop") or {})["spec"]
     cluster.change("bundles", "shop", spec={"suspend": True})
-    theirs = path_of("bundles", "shop", "mates")
-    metadata = {
-        "name": "shop",
-        "namespace": "mates",
-        "creationTimestamp": "2020-01-01T00:00:00Z",
-    }
-    cluster.write(
-        theirs, {"metadata": metadata, "spec": {**spec, "kubeConfig": {"secretName": "theirs"}}}
-    )
+    theirs = put_of_mates(cluster, spec, creationTimestamp="2020-01-01T00:00:00Z")
     cluster.ends = lambda job: (1, "Error: lock release: Unauthorized")
     operator = await run(timer_interval=SELDOM)
 
@@ -575,16 +562,9 @@ async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothin
 async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_uninstalling(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    cluster.namespace("mates")
-    metadata = {"name": "theirs", "namespace": "mates"}
-    data = kubeconfig_data(token="of-nobody")
-    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry=PATIENT)
-    spec = (cluster.look("bundles", "shop") or {})["spec"]
-    spec = {**spec, "kubeConfig": {"secretName": "theirs"}, "suspend": True}
-    metadata = {"name": "shop", "namespace": "mates"}
-    cluster.write(path_of("bundles", "shop", "mates"), {"metadata": metadata, "spec": spec})
+    put_of_mates(cluster, {**(cluster.look("bundles", "shop") or {})["spec"], "suspend": True})
 
     await delete_failed(cluster, run)
 

@@ -106,20 +106,6 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
         await eventually(lambda name=name: cluster.reason(name) == "Deployed")
 
 
-async def test_waiting_costs_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    for number in range(20):
-        bundle(f"shop{number}", dependsOn=ON_DB)
-    await run(timer_interval=1.0)
-    await eventually(
-        lambda: all(cluster.reason(f"shop{n}") == "DependencyNotReady" for n in range(20))
-    )
-    writes, asked = cluster.bundle_writes(), len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
-    assert cluster.bundle_writes() == writes
-
-
 async def test_dependants_see_a_failed_poll_at_once(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -23,10 +23,18 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, HOOK, OTHER, Release
+from tests.component.bundles.drifting import (
+    CORRECT,
+    DETECT,
+    EDITED,
+    HOOK,
+    OTHER,
+    Release,
+    history,
+    told,
+)
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import CREATE, DELETE, Werf, container, hash_of
-from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_gated_jobs import assert_restricted, spec
@@ -43,13 +51,6 @@ SELDOM = 1e9
 @pytest.fixture
 def release(cluster: BundleCluster, werf: Werf) -> Release:
     return Release(cluster, werf)
-
-
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The reasons of the Events about drift, which are logged too."""
-    ours = [one for one in caplog.records if one.name == "copyrator.bundles.engine.context"]
-    reasons = [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
-    return [reason for reason in reasons if reason.startswith("Drift")]
 
 
 @pytest.mark.needs("approval")
@@ -210,22 +211,6 @@ async def test_a_plan_that_fails_tells_nothing_and_waits_for_its_next_time(
     assert secrets(cluster) == set()
 
 
-async def test_a_baseline_that_somebody_deletes_is_made_anew(
-    cluster: BundleCluster,
-    run: Run,
-    bundle: Make,
-    release: Release,
-) -> None:
-    bundle(drift=HOURLY)
-    operator = await run()
-    await release.in_sync()
-    assert "unproven" not in cluster.status()["baseline"]
-    lose(cluster, "secrets", next(iter(secrets(cluster))))
-    operator.let_pass(AN_HOUR)
-    await eventually(lambda: cluster.status()["baseline"].get("unproven"))
-    await release.in_sync()
-
-
 async def test_a_baseline_that_cant_be_read_tells_nothing(
     cluster: BundleCluster,
     run: Run,
@@ -258,24 +243,6 @@ async def test_nothing_due_costs_nothing(
     operator = await run()
     await idle(operator)
     assert release.checks == 1
-
-
-async def test_a_job_that_is_refused_leaves_nothing(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    """By a quota, say."""
-    bundle(drift=DETECT, values="values")
-    cluster.put_object("configmaps", "values", data={"v.yaml": "a: 1"})
-    operator = await run()
-    await release.in_sync()
-    refused = cluster.refuse("create", "/jobs", 403, "exceeded quota")
-    long_ago = {"deployed": {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}}
-    cluster.change("bundles", "shop", status={**long_ago, "baseline": None})
-    found = await release.judged("Unknown", "PlanFailed")
-    assert "exceeded quota" in found["message"]
-    await idle(operator)
-    assert secrets(cluster) == set()
-    refused.clear()
 
 
 @pytest.mark.usefixtures("registry")
@@ -326,11 +293,6 @@ async def installed(
     return operator
 
 
-async def drift(cluster: BundleCluster, release: Release, *changed: str) -> None:
-    release.changed += changed
-    await check_now(cluster, release)
-
-
 @pytest.mark.needs("approval")
 async def test_what_renders_differently_waits_for_approval_and_is_corrected_once(
     cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
@@ -339,7 +301,7 @@ async def test_what_renders_differently_waits_for_approval_and_is_corrected_once
     base = cluster.status()["baseline"]["job"]
     renders(werf, "later")
 
-    await drift(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
 
     await release.judged(*DIFFERS)
     found = await waits(cluster, outcome="Planned", version="1.0.0")
@@ -409,7 +371,7 @@ async def test_by_a_baseline_that_isnt_bound_nothing_is_corrected_unasked(
         after(cluster, werf)
         operator = await run(timer_interval=1.0, approval_policy=True)
 
-    await drift(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
 
     await release.judged(*DIFFERS)
     found = await waits(cluster, outcome="Planned", **({} if bound is None else {"bound": bound}))
@@ -438,7 +400,7 @@ async def test_drift_alone_corrects_a_chart_that_draws(
     werf.renders = draw
     await installed(cluster, run, bundle, release, approval={"mode": "Never"})
 
-    await drift(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
 
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
     await release.in_sync()
@@ -453,13 +415,13 @@ async def test_a_later_check_doesnt_replace_what_was_approved(
     """It is approved while a freeze holds it back, and a check finds more."""
     operator = await installed(cluster, run, bundle, release)
     renders(werf, "later")
-    await drift(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
     found = await waits(cluster, outcome="Planned")
     freeze_all(cluster, reason="incident")
     approve(cluster, found)
     await eventually(lambda: plan(cluster).get("decision") == "Approved")
     renders(werf, "even later")
-    await drift(cluster, release, OTHER, DELETE)
+    await release.check_now(OTHER, DELETE)
     await eventually(lambda: len(release.drift["objects"]) == 3)
     await idle(operator)
 
@@ -489,7 +451,7 @@ async def test_a_newer_version_that_comes_with_drift_is_planned(
     operator = await installed(cluster, run, bundle, release, version="1.*")
     renders(werf, "later")
     werf.holds_checks = True
-    await drift(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
     await operator.stop()
     registry.put("app", "1.1.0", "two")
     werf.finish(cluster.jobs("drift")[-1])

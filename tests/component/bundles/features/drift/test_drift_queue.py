@@ -24,12 +24,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.features.drift.checks import DriftTiming
 from copyrator.bundles.plans.queue import PlanTiming
 
 NAMES = [f"shop{number:02}" for number in range(6)]
-FLEET = 300 if LONG else 20
-"""Bundles that are checked each quarter of an hour."""
 
 
 @pytest.fixture(autouse=True)
@@ -148,32 +145,3 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
 
 def skipped(operator: Operator) -> float:
     return operator.metrics.registry.get_sample_value("copyrator_drift_checks_skipped_total") or 0.0
-
-
-@pytest.mark.timeout(1800 if LONG else 300)  # 300 checks on a busy machine
-async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-) -> None:
-    timing = replace(TIMING, features=(DriftTiming(tidied=timedelta()),))
-    names = [f"shop{number}" for number in range(FLEET)]
-    for name in names:
-        bundle(name, drift={**DETECT, "interval": "1h"})
-    operator = await run(timing=timing, max_plan_jobs=8)
-    await eventually(
-        lambda: all(is_checked(cluster, name) for name in names), seconds=1500 if LONG else 240
-    )
-    await idle(operator)
-    made = len(cluster.jobs("drift"))
-    assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"
-    await operator.stop()
-    seen = len(cluster.seen)
-    operator = await run(timing=timing, max_plan_jobs=8)
-    await eventually(lambda: len(operator.bundles) == FLEET)
-    await idle(operator)
-    reads = [one for one in cluster.seen[seen:] if one.verb not in ("list", "watch")]
-    due = len(cluster.jobs("drift")) - made
-    assert due <= max(4, FLEET / 10), "only those whose time has come by now"
-    assert len(reads) <= 12 * (due + 1), "the Job of a check that has begun may not be there yet"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +11,12 @@ from aiohttp import web
 from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import (
-    RUNNING,
     TEAM,
     WAITING,
     BundleCluster,
     path_of,
 )
-from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import (
     CONFIG,
     ending_in,
@@ -29,7 +27,6 @@ from tests.component.bundles.freezing import (
     thaw_all,
     waits,
 )
-from tests.component.bundles.test_held_jobs import patches
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -207,11 +204,10 @@ async def test_an_uninstall_goes_on(cluster: BundleCluster, run: Run, bundle: Ma
     assert len(cluster.jobs("uninstall")) == 1
 
 
-@pytest.mark.parametrize("value", ['{"until": "soon"}', "x" * 5000], ids=["garbage", "oversize"])
 async def test_an_annotation_that_can_not_be_read_freezes_its_namespace_alone(
-    cluster: BundleCluster, run: Run, bundle: Make, value: str
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    freeze(cluster, value)
+    freeze(cluster, "x" * 5000)
     bundle()
     operator = await run()
     await waits(cluster, "FreezeUnreadable")
@@ -383,23 +379,3 @@ async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
     bundle()
     await eventually(lambda: cluster.reason() == "Deployed")
     assert thawed
-
-
-async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    bundle()
-    await run(timing=replace(TIMING, job_blocked=60.0))
-    await eventually(lambda: cluster.runs)
-    (job,) = cluster.runs
-    inits = [{"name": "vault-agent-init", "state": RUNNING}]
-    statuses = [{"name": "werf", "state": WAITING}]
-    cluster.change(
-        "pods",
-        f"{job}-pod",
-        status={"initContainerStatuses": inits, "containerStatuses": statuses},
-    )
-    freeze(cluster)
-    await eventually(lambda: patches(cluster, job), cluster.message(), 30.0)
-    assert patches(cluster, job)[0]["spec"]["activeDeadlineSeconds"] == 1

@@ -133,16 +133,6 @@ async def test_watches_are_shared_and_end_with_the_last_bundle(
     await eventually(lambda: healthy(cluster, "b") == ("", ""))
 
 
-async def test_where_nobody_asks_nothing_is_watched(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle()
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert health_watches(operator) == []
-    assert cluster.reviews == 0
-
-
 @pytest.mark.needs("consent")
 async def test_many_namespaces_have_one_watch_of_each_kind(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,15 @@ async def after(operator: Any, look: Callable[[], Any]) -> Any:
     return await eventually(passed)
 
 
+async def waiting(cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]) -> Any:
+    """The operator, and the name of a Job whose pod waits; its login is renewed in time."""
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    return operator, name
+
+
 def logins(cluster: BundleCluster) -> set[str]:
     return {name for name in secrets(cluster) if name.endswith("-login")}
 
@@ -77,15 +86,19 @@ async def test_a_deploy_has_a_login_of_its_own_from_before_its_job_until_its_end
 
     def ends(job: dict[str, Any]) -> tuple[int, str]:
         name = job["metadata"]["name"]
-        found.append((login_of(cluster, name), job))
+        found.append((login_of(cluster, name), cluster.look("secrets", f"{name}-login"), job))
         return succeed(job)
 
     cluster.ends = ends
     await begin()
     await deployed(cluster)
 
-    ((login, job),) = found
+    ((login, secret, job),) = found
     assert login == config(cloud.tokens[0])
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
+    assert secret["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
+    assert secret["immutable"] is False, "a kubelet reads an immutable one once"
     pod = job["spec"]["template"]["spec"]
     (volume,) = [one for one in pod["volumes"] if one["name"] == "docker"]
     assert volume["secret"]["secretName"] == f"{job['metadata']['name']}-login"
@@ -93,19 +106,6 @@ async def test_a_deploy_has_a_login_of_its_own_from_before_its_job_until_its_end
     assert job["metadata"]["annotations"][EXPIRES] == format_time(cloud.expires)
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
     assert {one for one, _ in cloud.asked} == {"ServiceAccount team/werf"}
-
-
-async def test_its_secret_is_the_bundles_and_says_when_it_expires(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    cluster.ends = None
-    await begin()
-    (name,) = await eventually(lambda: cluster.runs)
-    body = cluster.look("secrets", f"{name}-login") or {}
-    (owner,) = body["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
-    assert body["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
-    assert body["immutable"] is False, "a kubelet reads an immutable one once"
 
 
 @pytest.mark.needs("approval", "previews")
@@ -149,10 +149,7 @@ async def test_an_uninstall_has_none(
 async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     operator.let_pass(timedelta(minutes=19))
     await eventually(lambda: rests(operator))
     assert login_of(cluster, name) == config(cloud.tokens[0])
@@ -218,21 +215,6 @@ async def test_while_the_pod_runs_it_is_left_as_it_is(
     assert login_of(cluster, name) == config(cloud.tokens[0])
 
 
-async def test_after_a_restart_it_is_renewed_all_the_same(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
-    await operator.stop()
-    operator = await run(prepare=cloud.prepare, ahead=timedelta(minutes=19))
-    await eventually(lambda: operator.reconciled and rests(operator))
-    assert login_of(cluster, name) == config(cloud.tokens[0])
-    cloud.rotate()
-    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
-
-
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_left_as_it_is(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run, is_deleted: bool
@@ -259,10 +241,7 @@ async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_le
 async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     cloud.error = IdentityUnavailable("sts.example.com doesn't answer")
     await after(operator, lambda: cluster.reason() == "IdentityUnavailable")
     assert "there is no other: sts.example.com doesn't answer" in cluster.message()
@@ -277,10 +256,7 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], status: int
 ) -> None:
     """A quota, or somebody's finalizer on it; it is deleted before it is created again."""
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     cloud.rotate()
     refusals = cluster.refuse("create", "/secrets", status, "exceeded quota: none")
     operator.let_pass(timedelta(minutes=21))
@@ -441,14 +417,15 @@ def forms(token: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("readable", "renewed", "restarted"),
+    ("secret", "renewed", "restarted"),
     [
-        (True, False, True),
-        (True, True, True),
-        (False, False, True),
-        (True, True, False),
-        (False, True, False),
-        (False, False, False),
+        ("readable", False, True),
+        ("readable", True, True),
+        ("refused", False, True),
+        ("readable", True, False),
+        ("refused", True, False),
+        ("refused", False, False),
+        ("replaced", False, False),
     ],
 )
 async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_know(
@@ -456,22 +433,23 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
     cloud: Cloud,
     begin: Callable[..., Any],
     run: Run,
-    readable: bool,
+    secret: str,
     renewed: bool,
     restarted: bool,
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h", retry={"limit": 0})
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, partial(begin, retry={"limit": 0}))
     ahead = timedelta()
     if renewed:
         cloud.rotate()
         ahead = timedelta(minutes=21)
         operator.let_pass(ahead)
         await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
-    if not readable:
+    if secret == "refused":
         cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+    elif secret == "replaced":
+        auth = json.dumps({"auths": {HOST: {"auth": "bWFsbG9yeTp4"}}}).encode()
+        data = {".dockerconfigjson": base64.b64encode(auth).decode()}
+        cluster.put_object("secrets", f"{name}-login", data=data)
     if restarted:
         cluster.put_pod(cluster.jobs()[0], {"running": {}})
         cluster.change("jobs", name, status={"ready": 1})
@@ -482,12 +460,13 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
 
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
     message = cluster.status()["attempted"]["message"]
-    known = not restarted or (readable and not renewed)
+    known = not restarted or (secret == "readable" and not renewed)
     assert ("<redacted>" in message) is known
     assert message.startswith("<withheld") is not known
     shown = str([one for path, one in cluster.objects.items() if "/secrets/" not in path])
     for token in cloud.tokens:
         assert not [form for form in forms(token) if form in shown.replace(texts, "")]
+    await eventually(lambda: not logins(cluster))
 
 
 @pytest.mark.needs("approval")
@@ -559,25 +538,6 @@ async def test_without_the_permission_nothing_is_deployed_and_the_status_says_wh
     assert not cluster.runs
     refusals.clear()
     await deployed(cluster)
-
-
-def replaced_by_mallory(cluster: BundleCluster, name: str) -> None:
-    mallory = json.dumps({"auths": {HOST: {"auth": "bWFsbG9yeTp4"}}})
-    body = {".dockerconfigjson": base64.b64encode(mallory.encode()).decode()}
-    cluster.put_object("secrets", name, data=body)
-
-
-async def test_that_its_secret_was_replaced_reveals_no_token(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    cluster.ends = None
-    await begin(retry={"limit": 0})
-    (job,) = await eventually(lambda: cluster.runs)
-    replaced_by_mallory(cluster, f"{job}-login")
-    cluster.end_job(job, 1, f"Error: release install: it says {cloud.tokens[0]} here")
-    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
-    assert "it says <redacted> here" in cluster.status()["attempted"]["message"]
-    await eventually(lambda: not logins(cluster))
 
 
 async def test_a_quota_without_secrets_is_named(

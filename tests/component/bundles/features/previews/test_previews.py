@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from datetime import datetime, timedelta
 from itertools import cycle, product
 from typing import Any
@@ -298,34 +297,6 @@ async def test_a_previews_credential_is_deleted_however_often_that_fails(
         return not secrets(cluster)
 
     await eventually(look, "its Secrets are deleted")
-
-
-async def test_a_reconcile_tries_once_to_delete_what_a_former_process_left(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "s3cret"}
-    give(cluster, several(registry))
-    bundle(auth="creds")
-    operator = await run()
-    await deployed(cluster)
-    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await operator.stop()
-    cluster.refuse("delete", "/secrets", 409)
-    caplog.set_level(logging.DEBUG, "copyrator")
-
-    def tries() -> int:
-        return sum("Secrets can't be deleted now" in one for one in caplog.messages)
-
-    await run()
-    await eventually(tries, "it tries to delete Secrets")
-    await turns()
-    assert tries() == 1, "the preview and the login have it deleted"
 
 
 @pytest.mark.usefixtures("registry")

@@ -185,28 +185,6 @@ async def test_neither_what_is_gone_nor_what_is_others_holds_a_promotion_up(
     await deployed(cluster, "production", "1.0.0")
 
 
-async def test_keys_are_rotated_without_a_gap(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    """Both keys are trusted while the source changes from one to the other."""
-    trust(cluster, "P-256", "P-384")
-    registry.attest(registry.put("app", "1.0.0", "one"), "P-256", age=5)
-    bundle("production", version="1.*", promoteFrom=promoted_by())
-    await run(timer_interval=0.5)
-    await deployed(cluster, "production", "1.0.0")
-    second = registry.put("app", "1.1.0", "two")
-    registry.attest(second, "P-384")
-    await deployed(cluster, "production", "1.1.0")
-
-    trust(cluster, "P-384")
-
-    registry.attest(registry.put("app", "1.2.0", "three"), "P-256")
-    message = await waits(cluster, "NotPromoted")
-    assert "the signature is by no key of staging" in message
-    registry.attest(registry.put("app", "1.3.0", "four"), "P-384")
-    await deployed(cluster, "production", "1.3.0")
-
-
 async def test_one_key_for_two_environments_is_an_invalid_spec(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
@@ -305,3 +283,25 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     polling.forget()
     polling.begin(now, datetime.now(UTC))
     assert not any(asks(one) for one in (Occasion.FORCE, Occasion.RETRY, Occasion.CORRECTION))
+
+
+async def test_keys_are_rotated_without_a_gap(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Both keys are trusted while the source changes from one to the other."""
+    trust(cluster, "P-256", "P-384")
+    registry.attest(registry.put("app", "1.0.0", "one"), "P-256", age=5)
+    bundle("production", version="1.*", promoteFrom=promoted_by())
+    await run(timer_interval=0.5)
+    await deployed(cluster, "production", "1.0.0")
+    second = registry.put("app", "1.1.0", "two")
+    registry.attest(second, "P-384")
+    await deployed(cluster, "production", "1.1.0")
+
+    trust(cluster, "P-384")
+
+    registry.attest(registry.put("app", "1.2.0", "three"), "P-256")
+    message = await waits(cluster, "NotPromoted")
+    assert "the signature is by no key of staging" in message
+    registry.attest(registry.put("app", "1.3.0", "four"), "P-384")
+    await deployed(cluster, "production", "1.3.0")

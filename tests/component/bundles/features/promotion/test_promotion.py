@@ -20,7 +20,6 @@ from tests.component.bundles.promoting import (
     soak_of,
     started,
     waits,
-    waits_for_text,
 )
 from tests.component.bundles.test_metrics import shown, shows
 from tests.component.bundles.waiting import eventually
@@ -28,7 +27,6 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.api.keys import BundleKey
-from copyrator.api.seen_time import Gap, SeenTime
 
 MANY = 1_000 if LONG else 30
 LATE = 600 if LONG else 120
@@ -257,87 +255,6 @@ async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
     await deployed(cluster, "production", "1.0.0")
     since = datetime.fromisoformat(record["since"])
     assert started(cluster, "production") >= since + timedelta(hours=1)
-
-
-async def test_a_bundle_that_is_being_deleted_promotes_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    """Its deletion may take any time, and what stood in it before stays on record."""
-    bundle("staging", metadata={"annotations": CONSENT})
-    operator = await run()
-    await deployed(cluster, "staging", "1.0.0")
-    operator.let_pass(timedelta(hours=2))
-    cluster.ends = None
-    cluster.drop(path_of("bundles", "staging"))
-    await eventually(lambda: "until" in soak_of(cluster, "staging")[0])
-    assert "longest" in soak_of(cluster, "staging")[0]
-
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-
-    assert "Bundle team/staging doesn't exist" in await waits(cluster, "NotPromoted")
-    await idle(operator)
-    assert gate_of(cluster)["reason"] == "NotPromoted"
-
-
-async def test_what_is_older_than_the_bundle_promotes_nothing_even_while_it_cant_be_removed(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    """As after a restore of a backup that has the status."""
-    digest = registry.put("app", "1.0.0", "one")
-    long_ago = {"digest": digest, "version": "1.0.0", "since": "2020-01-01T00:00:00Z"}
-    soak = [{**long_ago, "until": "2020-02-01T00:00:00Z", "longest": "744h"}]
-    bundle("staging", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})
-    cluster.change("bundles", "staging", status={"soak": soak})
-    cluster.refuse("patch", "/bundles/staging/status", 500)
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-
-    operator = await run()
-
-    assert "hasn't been deployed in Bundle team/staging" in await waits(cluster, "NotPromoted")
-    await idle(operator)
-    assert soak_of(cluster, "staging") == soak
-    assert cluster.jobs() == []
-
-
-async def test_time_that_no_operator_saw_does_not_count_and_is_said(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-    gaps: list[Gap] = []
-    seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
-    operator = await run(seen_time=seen)
-    await eventually(lambda: gate_of(cluster).get("until"))
-    writes = len(cluster.statuses["staging"])
-    await operator.stop()
-    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
-    minute = timedelta(minutes=1)
-    gaps.append(Gap(since + minute, since + 3 * minute))
-    operator = await run(seen_time=seen, ahead=30 * minute)
-    await waits_for_text(cluster, "(2m without an operator don't count)")
-    operator.let_pass(33 * minute)
-    await deployed(cluster, "production", "1.0.0")
-    assert started(cluster, "production") >= since + 62 * minute
-    assert len(cluster.statuses["staging"]) == writes, "a gap costs its source no write"
-
-
-async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging")
-    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
-    operator = await run(ahead=timedelta(hours=3))
-    await eventually(lambda: gate_of(cluster).get("until"))
-    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
-    operator.ahead = timedelta()
-    operator.let_pass(timedelta(hours=2))
-    await idle(operator)
-    assert not cluster.jobs()[1:]
-    operator.let_pass(timedelta(hours=2))
-    await eventually(lambda: cluster.jobs()[1:], "the Job of production")
-    assert operator.now() >= since + timedelta(hours=1)
-    await deployed(cluster, "production", "1.0.0")
-    assert len(cluster.jobs()) == 2
 
 
 async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_shown(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,11 +13,9 @@ from click.testing import CliRunner
 from tests.e2e.bundles.conftest import ROOT, Operator, Team
 from tests.e2e.operator_process import until
 
-from copyrator.bundles.features.freeze.fields import read_annotation, read_config_map
 from copyrator.cli import cli
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
-EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
 
 
@@ -141,27 +138,6 @@ def test_a_namespace_is_frozen_and_thawed(shop: Team, terminal: Terminal) -> Non
         return {one["reason"] for one in found if one["involvedObject"]["name"] == team.namespace}
 
     until(lambda: reasons() >= {"Frozen", "Thawed"}, lambda: f"Events tell it: {reasons()}")
-
-
-def test_the_example_freezes(api: Api, team: Team, operator: Operator, terminal: Terminal) -> None:
-    namespace, config = yaml.safe_load_all(EXAMPLE.read_text())
-    value = namespace["metadata"]["annotations"]["operator.werf.dev/freeze"]
-    assert read_annotation("apps", value).until == datetime(2036, 12, 31, 18, tzinfo=UTC)
-    assert not read_config_map(config).fault
-    api.patch(
-        f"/api/v1/namespaces/{team.namespace}",
-        {"metadata": {"annotations": namespace["metadata"]["annotations"]}},
-    )
-    api.create(
-        f"/api/v1/namespaces/{operator.namespace}/configmaps",
-        {"metadata": {"name": config["metadata"]["name"]}, "data": config["data"]},
-    )
-    team.publish("1.0.0", "first")
-    team.bundle("shop")
-    assert waits(team)["message"] == (
-        "all namespaces are frozen: change freeze until the new year; "
-        f"namespace {team.namespace} is frozen by ann until 2036-12-31T18:00:00Z: inventory"
-    )
 
 
 def test_the_examples_roles_are_enough_to_freeze_and_thaw(

@@ -775,23 +775,6 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     assert drift_record.record_correction(what, asked).attempted.plan == "i"
 
 
-def test_the_mode_decides_what_is_kept_of_drift() -> None:
-    what = status()
-    assert drift_record.record_mode(what, spec(), "s", "v") == what
-    off = drift_record.record_mode(what, spec(DriftMode.OFF), "s", "v")
-    assert off == drift_record.switch_off_drift(what, spec(DriftMode.OFF))
-    hindered = drift_record.record_mode(what, spec(suspend=True), "s", "v")
-    assert hindered.part(DriftStatus).reason == "Suspended"
-    edited = drift_record.record_mode(what, spec(), "other", "v")
-    assert edited.part(DriftStatus).reason == "NotAsDeployed"
-    valued = drift_record.record_mode(what, spec(), "s", "other")
-    assert valued.part(DriftStatus).reason == "NotAsDeployed"
-    ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
-    assert (
-        drift_record.record_mode(what, ignoring, "s", "v").part(DriftStatus).verdict == "NotDrifted"
-    )
-
-
 START = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders.bundles import bundle, parsed
@@ -43,6 +45,7 @@ from copyrator.bundles.features.freeze.fields import (
 from copyrator.bundles.features.freeze.gates import GATE
 from copyrator.bundles.jobs.outcome import ending_of, read_job
 
+EXAMPLE = Path(__file__).parents[5] / "examples" / "freeze.yaml"
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SPEC = parsed(bundle(namespace="team"))
@@ -215,6 +218,13 @@ def test_the_keys_of_a_config_map_count_too() -> None:
     longest = "x" * (FREEZE_BYTES - len("reason"))
     assert read_config_map(config_map(reason=longest)).fault == ""
     assert "longer than 4096 bytes" in read_config_map(config_map(reason=longest + "x")).fault
+
+
+def test_the_example_is_read() -> None:
+    namespace, found = yaml.safe_load_all(EXAMPLE.read_text())
+    value = namespace["metadata"]["annotations"]["operator.werf.dev/freeze"]
+    assert read_annotation("apps", value).until == datetime(2036, 12, 31, 18, tzinfo=UTC)
+    assert read_config_map(found) == Freeze(reason="change freeze until the new year")
 
 
 def test_an_empty_config_map_freezes_and_binary_data_is_not_understood() -> None:

@@ -283,15 +283,6 @@ def test_refused_attestations_are_named_where_there_is_nothing_better() -> None:
     assert "sha256:22" not in better.message
 
 
-def test_attestations_of_others_are_counted_where_there_is_nothing_better() -> None:
-    evidence = DeployedEvidence((), ("sha256:22: no",), others=2)
-    (found,) = find_objections(spec_of().part(PromotionSpec).attestations, evidence, WHAT, NOON)
-
-    assert found.text.endswith(
-        "attestation sha256:22: no; passed over: 2 attestations of other tools or predicate types"
-    )
-
-
 def test_incomplete_evidence_proves_nothing() -> None:
     found = verdict(says(), fault="the registry answers 500")
 

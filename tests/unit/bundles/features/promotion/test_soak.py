@@ -328,32 +328,6 @@ def test_what_no_clock_says_does_not_stand() -> None:
     assert valid_records([sound, replace(sound, digest=None)], NOON) == (sound,)
 
 
-@pytest.mark.parametrize(
-    ("breaks", "mends"),
-    [
-        (lambda b: b.hold("x"), lambda b: b.hold(None)),
-        pytest.param(
-            lambda b: b.condition("Drifted", "True"),
-            lambda b: b.condition("Drifted", "False"),
-            marks=NEEDS["Drifted"],
-        ),
-        pytest.param(
-            lambda b: b.condition("Healthy", "False"),
-            lambda b: b.condition("Healthy", "True"),
-            marks=NEEDS["Healthy"],
-        ),
-    ],
-    ids=["hold", "drift", "health"],
-)
-def test_it_stands_anew_when_it_is_well_again(breaks, mends) -> None:
-    bundle = mends(breaks(running()).later(5))
-    assert bundle.soak == [("1.1.0", None, True)]
-    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(
-        NOON + timedelta(minutes=35)
-    )
-    assert bundle.status.part(PromotionStatus).soak[0].broken_by is None
-
-
 def test_of_one_tag_a_digest_that_stood_before_is_down() -> None:
     bundle = Bundle().deploy("latest", "a").later(5).deploy("latest", "b").later(5)
     assert bundle.soak == [("latest", 5, False), ("latest", None, True)]
@@ -427,13 +401,6 @@ def test_what_another_operator_deployed_may_be_down_as_well() -> None:
     bundle = Bundle().deploy("latest", "a").later(5).deploy("latest", "b").later(5)
     bundle.write(deployed=replace(bundle.status.deployed, digest=digest("a")))
     assert bundle.soak == [("latest", None, False), ("latest", 5, True)]
-
-
-def test_it_stands_anew_no_earlier_than_its_deploy_whatever_the_clock_says() -> None:
-    bundle = running().later(-40).hold("x").hold(None)
-    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(NOON)
-    writes = bundle.writes
-    assert bundle.write().writes == writes
 
 
 FORGED = st.builds(
