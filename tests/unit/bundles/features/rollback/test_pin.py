@@ -223,6 +223,13 @@ def test_the_oldest_attempt_that_is_no_target_goes_first() -> None:
     targets = [succeeded("3", C), succeeded("2", B), succeeded("1", A), succeeded("0", D)]
     assert after(targets + past) == ["9", "3", "2", "1", "0", *(f"f{at}" for at in range(5))]
     assert after(past + targets) == ["9", *(f"f{at}" for at in range(6)), "3", "2", "1"]
+    assert after([*past, *past, *targets[:3]]) == [
+        "9",
+        *(f"f{at}" for at in range(6)),
+        "3",
+        "2",
+        "1",
+    ]
     assert after([*past, targets[2], *targets]) == [
         "9",
         *(f"f{at}" for at in range(6)),
