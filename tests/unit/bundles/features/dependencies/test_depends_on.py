@@ -176,6 +176,10 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"lastError": {"reason": "DeployFailed", "message": "no"}},
         "",
     ),
+    "a first install waits for approval": (
+        {"ready": ("Unknown", "AwaitingApproval", "plan 7")},
+        "isn't Ready: AwaitingApproval: plan 7",
+    ),
     "an edit waits for a freeze": (
         {"ready": ("Unknown", "Frozen", "apps is frozen"), "edited": True},
         "isn't Ready: Frozen: apps is frozen",
