@@ -82,7 +82,7 @@ SLOWEST = (
     "component/oci/test_statements.py",
     "component/bundles/features/drift/test_plan_purposes.py",
     "component/promises/notify/test_notifications.py",
-    "component/bundles/features/approval/test_bound_contents.py",
+    "component/bundles/features/approval/test_approval.py",
 )
 """What takes longest of each part: of e2e in processor time, of component in time, side by side."""
 
