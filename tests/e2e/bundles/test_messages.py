@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from click.testing import CliRunner
 from tests.e2e.bundles.conftest import Team
-from tests.e2e.bundles.features.approval.test_approval import ALWAYS, plan
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS
 from tests.e2e.operator_process import until
 from tests.long import LONG
 
@@ -23,12 +21,6 @@ apiVersion: v1
 kind: Service
 metadata: {name: TEXT}
 spec: {ports: [{port: 99999}]}
-"""
-WRONG_TYPE = """
-apiVersion: v1
-kind: Service
-metadata: {name: x}
-spec: {ports: [{port: TEXT}]}
 """
 TOO_HIGH = "Invalid value: 99999: must be between 1 and 65535, inclusive"
 FAULT = (
@@ -56,28 +48,6 @@ def test_the_first_cause_is_in_the_status_the_events_why_and_history(
     until(lambda: any(message in one for one in events(team)), lambda: str(events(team)))
     assert message in said(team, "why", "shop")
     assert message in said(team, "history", "bundle", "shop")
-
-
-@pytest.mark.parametrize("version", VERSIONS if LONG else VERSIONS[2:])
-def test_what_only_werf_3_checks_is_said_to_be_so_and_can_be_switched_off(
-    team: Team, version: str
-) -> None:
-    team.publish("1.0.0", "abc", template=WRONG_TYPE)
-    team.bundle("shop", werf={"version": version}, approval=ALWAYS, retry={"limit": 0})
-
-    if version.startswith("3"):
-        team.wait_reason("shop", "PlanUnstable")
-        assert (
-            "Error: validate Service/x: /spec/ports/0/port: got string, want integer (werf 3 "
-            "checks this before it applies anything: correct the chart, or set "
-            'WERF_NO_RESOURCE_VALIDATION: "1" in spec.env)'
-        ) in plan(team)["message"]
-        env = {"WERF_NO_RESOURCE_VALIDATION": "1"}
-        team.patch("bundles", "shop", spec={"env": env})
-
-    team.wait_reason("shop", "AwaitingApproval")
-    assert plan(team)["outcome"] == "Planned"
-    assert "werf 3" not in json.dumps(team.status("shop"))
 
 
 @pytest.mark.parametrize("version", NEWEST)

@@ -19,7 +19,7 @@ from tests.e2e.bundles.bad_registry import serving
 from tests.e2e.bundles.conftest import Operator, operating
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import sweep
-from tests.long import LONG, long_form
+from tests.long import LONG
 
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
@@ -252,41 +252,3 @@ def test_an_edit_of_any_is_seen_without_a_poll(crowd: Crowd, plural: str) -> Non
     assert most[0] <= CONNECTIONS, figures
     lists = [event for event in events if event.verb == "list" and event.resource == plural]
     assert not [event for event in lists if event.user == crowd.operator.user], figures
-
-
-@pytest.mark.usefixtures("grown")
-def test_one_edit_among_many_is_seen_alone(crowd: Crowd) -> None:
-    requests = crowd.cluster.requests()
-    chosen = crowd.spaces[:: COUNT // 10]
-    for number, namespace in enumerate(chosen, 1):
-        crowd.edit("configmaps", [namespace])
-        until(lambda n=number: len(crowd.reads(requests.all(), "configmaps")) == n, "it is read")
-    events = requests.all(resource="configmaps")
-    reads = crowd.reads(events, "configmaps")
-    edits = {event.namespace: event.ended for event in events if event.verb == "patch"}
-    waits = sorted(reads[namespace][0] - edits[namespace] for namespace in chosen)
-    log.info("one edit of %d: read after %s s", COUNT, ", ".join(f"{wait:.3f}" for wait in waits))
-    assert reads.keys() == set(chosen)
-    assert all(len(moments) == 1 for moments in reads.values())
-
-
-@long_form(
-    "tests/component/bundles/test_reference_watches.py::test_what_was_deleted_while_no_watch_stood_is_noticed_though_no_watch_ever_showed_it"
-)
-@pytest.mark.usefixtures("grown")
-def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> None:
-    assert crowd.operator.stop() == 0
-    crowd.edit("configmaps", crowd.spaces[:3])
-    requests = crowd.cluster.requests()
-    crowd.operator.start()
-    with crowd.most_sockets() as most:
-        until(lambda: len(crowd.reads(requests.all(), "configmaps")) == COUNT, "all are read", 300)
-        since = crowd.cluster.requests()
-        crowd.edit("configmaps", crowd.spaces[-3:])
-        until(
-            lambda: crowd.reads(since.all(), "configmaps").keys() >= set(crowd.spaces[-3:]),
-            "the edits are seen",
-        )
-    log.info("%d sockets at most after a restart", most[0])
-    assert most[0] <= CONNECTIONS
-    assert requests.writes(user=crowd.operator.user, resource="bundles") == []
