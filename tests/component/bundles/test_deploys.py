@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import annotate, idle
 from tests.component.bundles.conftest import Operator
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
@@ -81,47 +80,6 @@ async def test_an_optional_source_may_be_missing_and_counts_when_it_appears(
     await deployed(cluster, 2)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "echo"),
-    [("requestedAt", "lastHandledRequest"), ("forceAt", "lastHandledForce")],
-)
-async def test_each_new_value_of_a_request_deploys_once(
-    cluster: BundleCluster, run: Run, bundle: Make, annotation: str, echo: str
-) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-
-    annotate(cluster, **{annotation: "one"})
-    await deployed(cluster, 2)
-    annotate(cluster, **{annotation: "one", "other": "x"})
-    await quiet(operator, cluster, 2)
-    annotate(cluster, **{annotation: "two"})
-    await deployed(cluster, 3)
-
-    assert cluster.status()[echo] == "two"
-
-
-async def test_a_digest_that_fails_is_tried_again_and_then_left_alone(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = fail
-    bundle(retry={"limit": 2, "backoff": "1s"})
-    operator = await run()
-
-    await eventually(lambda: cluster.reason() == "Quarantined")
-    assert len(cluster.runs) == 3
-    assert "create: Pod/bad" in cluster.message()
-    await quiet(operator, cluster, 3)
-
-    annotate(cluster, requestedAt="again")
-    await eventually(lambda: len(cluster.runs) == 4)
-    cluster.ends = succeed
-    registry.put("app", "1.0.0", "better")
-    annotate(cluster, requestedAt="and again")
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-
 async def test_the_job_of_an_attempt_that_another_process_recorded_may_come_a_little_later(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -155,46 +113,6 @@ async def test_a_job_that_the_api_refuses_is_said_and_tried_again(
     await eventually(lambda: cluster.reason() == "JobUnschedulable")
     assert "exceeded quota" in cluster.message()
     await eventually(lambda: cluster.reason() == "Deployed")
-
-
-async def test_an_api_server_in_trouble_gets_the_same_job_again(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.script("create", error(500, "InternalError"))
-    bundle()
-    await run()
-
-    await deployed(cluster)
-    assert cluster.status()["attempted"]["attempt"] == 1
-
-
-async def test_a_second_bundle_for_a_release_waits_and_takes_over(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.namespace("aside")
-    cluster.accept("team", "aside")
-    first = bundle()
-    other = {**first, "metadata": {"name": "shop", "namespace": "aside"}}
-    other["spec"] = {**first["spec"], "project_namespace": "team"}
-    where = path_of("bundles", "shop", "aside")
-    cluster.write(
-        path_of("serviceaccounts", "werf", "aside"),
-        {"metadata": {"name": "werf", "namespace": "aside"}},
-    )
-    await run()
-    await deployed(cluster)
-    cluster.write(where, other)
-
-    def reason() -> str:
-        status = (cluster.objects.get(where) or {}).get("status") or {}
-        return str((status.get("conditions") or [{}])[0].get("reason"))
-
-    await eventually(lambda: reason() == "ReleaseConflict")
-    assert len(cluster.runs) == 1
-
-    cluster.drop(path_of("bundles", "shop"))
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-    await eventually(lambda: len(cluster.runs) == 3 and reason() != "ReleaseConflict")
 
 
 async def test_a_changed_project_namespace_is_refused_until_it_is_set_back(
@@ -307,24 +225,6 @@ async def test_everywhere_the_first_cause_is_the_message(
     )
 
 
-async def test_of_more_errors_than_are_read_of_a_log_the_first_is_first(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends = None
-    bundle(retry={"limit": 0})
-    await run()
-    await eventually(lambda: cluster.runs)
-
-    causes = "".join(f"  * cause {n}: {'x ' * 1000}\n" for n in range(1, 21))
-    cluster.logs[f"{cluster.runs[0]}-pod"] = f"{'y' * 80}\nError: 20 errors occurred:\n{causes}"
-    cluster.end_job(cluster.runs[0], 1, fail({})[1])
-
-    await eventually(lambda: cluster.status().get("history"))
-    message = cluster.status()["lastError"]["message"]
-    assert message.startswith("create: Pod/bad failed: cause 1: x x ")
-    assert re.search(r"x…; and \d+ more errors$", message)
-
-
 async def test_no_part_of_a_secret_is_left_where_a_long_value_is_cut(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -344,24 +244,6 @@ async def test_no_part_of_a_secret_is_left_where_a_long_value_is_cut(
     message = cluster.status()["lastError"]["message"]
     assert 'spec.containers[0].name: Invalid value: "<redacted>": no; execute' in message
     assert "hunter" not in str(cluster.look("bundles", "shop"))
-
-
-async def test_what_the_original_operator_left_is_taken_off(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    kopf = "kopf.zalando.org/last-handled-configuration"
-    bundle(
-        metadata={
-            "finalizers": ["kopf.zalando.org/KopfFinalizerMarker", "other/finalizer"],
-            "annotations": {kopf: "{}", "mine": "stays"},
-        }
-    )
-    await run()
-    await deployed(cluster)
-
-    metadata = cluster.look("bundles", "shop")["metadata"]
-    assert metadata["finalizers"] == ["other/finalizer", "operator.werf.dev/uninstall"]
-    assert metadata["annotations"] == {"mine": "stays"}
 
 
 @pytest.mark.parametrize("owner", ["", "another", "the Job"])
@@ -403,25 +285,6 @@ async def test_a_pod_with_a_jobs_label_is_none_of_the_job(
     assert ("forged" in said, "it failed" in said) == (owner == "the Job", owner != "the Job")
 
 
-async def test_what_an_older_operator_deployed_gets_its_short_digest_by_one_write(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-    await operator.stop()
-    digest = cluster.status()["deploy"]["digest"]
-    assert cluster.status()["deploy"]["shortDigest"] == digest.removeprefix("sha256:")[:12]
-    cluster.change("bundles", "shop", status={"deploy": {"shortDigest": None}})
-    assert "shortDigest" not in cluster.status()["deploy"]
-    before = cluster.bundle_writes()
-
-    operator = await run(timer_interval=0.1)
-    await eventually(lambda: cluster.status()["deploy"].get("shortDigest"), "it is written")
-    await quiet(operator, cluster, 1)
-    assert cluster.bundle_writes() == before + 1
-
-
 @pytest.mark.parametrize("health", ["Off", "Watch"])
 async def test_conditions_of_others_stay_as_they_are_in_each_write(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, health: str
@@ -441,15 +304,3 @@ async def test_conditions_of_others_stay_as_they_are_in_each_write(
     for status in cluster.statuses["shop"]:
         known = [one for one in status["conditions"] if one.get("reason") in (None, "R")]
         assert known == [flux, argo], "without what the API server refuses"
-
-
-async def test_a_condition_that_does_not_apply_any_more_is_removed(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    ended = [{"type": "UpdatePending", "status": "True"}, {"type": "Synced", "status": "True"}]
-    bundle()
-    cluster.change("bundles", "shop", status={"conditions": ended})
-    await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    kinds = [one["type"] for one in cluster.status()["conditions"]]
-    assert kinds == ["Ready", "Reconciling", "Stalled", "Synced"]

@@ -88,23 +88,6 @@ async def test_only_those_are_asked_for_whom_it_may_be_news(
     assert pushed([Push("app", registry.host)]) == 2
 
 
-async def test_a_push_during_a_poll_is_not_answered_by_that_poll(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    operator = await run(timer_interval=3600.0, registry_seconds=600.0)
-    bundle()
-    await settle(cluster, operator)
-    asked = len(registry.asked)
-    registry.gate = asyncio.Event()
-    operator.controller.pushed([APP])
-    await eventually(lambda: registry.in_flight)
-
-    operator.controller.pushed([APP])
-    registry.gate.set()
-
-    await eventually(lambda: len(registry.asked) == asked + 2)
-
-
 async def test_a_push_during_a_deploy_is_taken_next(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

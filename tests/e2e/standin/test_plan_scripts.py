@@ -16,7 +16,6 @@ from tests.e2e.standin.conftest import (
     HALF_GOOD,
     HOOK,
     ODD_NAME,
-    PLAYED,
     Charts,
     Werf,
     each_version,
@@ -237,33 +236,6 @@ def test_a_saved_plan_is_applied_without_the_bundle(werf: Werf, charts: Charts) 
     assert "plan artifact release revision mismatch: expected 1, got 2" in output
 
 
-@each_version
-def test_only_werf_3_knows_the_flags(werf: Werf) -> None:
-    flags = [("plan", "--save-plan"), ("apply", "--use-plan")]
-    knows = werf.env[PLAYED].startswith("3")
-
-    for name, flag in flags:
-        code, output = werf.run("bundle", name, flag, "x", "--help")
-        assert (code == 0) is knows
-        assert knows or f"Error: unknown flag: {flag}" in output
-
-
-@only_werf_3
-@only_3
-def test_what_was_checked_is_applied(shell: Werf, charts: Charts) -> None:
-    charts.push(secret=SECRET)
-    found = planned(shell)
-    assert found.exact is not None
-
-    code, log = deploy(shell, found)
-
-    assert code == 0, log
-    assert shell.revisions("demo") == {1: "deployed"}
-    again = planned(shell)
-    assert (again.exact is None, again.exact == found.exact) == (False, False)
-    assert "hunter2" not in log
-
-
 @only_werf_3
 @only_3
 def test_a_chart_that_draws_is_not_exact(shell: Werf, charts: Charts) -> None:
@@ -272,25 +244,6 @@ def test_a_chart_that_draws_is_not_exact(shell: Werf, charts: Charts) -> None:
     found = planned(shell)
 
     assert (found.render, found.exact, found.inexact) == (None, None, Inexact.DRAWN)
-
-
-@only_werf_3
-@only_3
-def test_an_object_that_changed_since_the_plan_is_not_written(shell: Werf, charts: Charts) -> None:
-    charts.push()
-    assert deploy(shell, planned(shell))[0] == 0
-    charts.push("1.1.0", greeting="new")
-    found = planned(shell, tag="1.1.0")
-    assert found.exact, found.inexact
-    path = f"/api/v1/namespaces/{shell.namespace}/configmaps/demo-cm"
-    body = {"metadata": {"labels": {"touched": "yes"}}}
-    shell.api.patch(path, body)
-
-    code, log = deploy(shell, found, tag="1.1.0")
-
-    assert code == PlanExit.CHANGED, log
-    assert "werf's plan isn't the one that was planned" in find_error(log)
-    assert shell.object("demo-cm")["data"]["greeting"] == "hello"
 
 
 @only_werf_3
@@ -380,25 +333,6 @@ def test_a_release_is_uninstalled_and_that_may_be_repeated(
         "3": f"Skipped {where} uninstall: no release found\n",
     }[version[0]]
     assert (code, words in output) == (0, True), output
-
-
-def test_releases_that_may_not_be_read_are_not_taken_for_gone(
-    on_path: Werf, cluster: Cluster, api: Api
-) -> None:
-    account = f"/api/v1/namespaces/{on_path.namespace}/serviceaccounts"
-    api.create(account, {"metadata": {"name": "nobody"}})
-    nobody = cluster.kubeconfig_for_service_account(on_path.namespace, "nobody")
-    on_path.env["WERF_KUBE_CONFIG"] = str(nobody)
-
-    code, output = uninstall(on_path)
-
-    assert code == 1
-    query = "query: failed to query with labels: secrets is forbidden: "
-    words = {
-        "2": f"Error: uninstall: Release not loaded: demo: {query}",
-        "3": "Error: release uninstall: check release namespace existence: get release",
-    }[on_path.version[0]]
-    assert words in output
 
 
 def test_what_why_prints_for_an_uninstall_and_the_objects_of_the_release_are_enough(

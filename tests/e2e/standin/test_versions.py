@@ -1,6 +1,6 @@
 """In what werf 2.67.0, 2.75.3 and 3.2.0 differ: each text with the versions that print it.
 
-The outputs that were recorded whole are compared in test_plan_text.py and test_render.py.
+The outputs that were recorded whole are compared in test_recorded.py.
 """
 
 import re

@@ -24,7 +24,6 @@ from tests.e2e.standin.test_versions import failed, last_lines
 
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
-from localcluster.standin.settings import PLAYED
 
 LOCK = "configmaps/werf-synchronization"
 PROBE = ("kubectl", "create", "configmap", "guard-probe", "--dry-run=server", "--validate=false")
@@ -295,24 +294,6 @@ def test_an_uninstall(deployer: Deployer, charts: Charts, version: str) -> None:
     assert without_lock(written) == sorted([*ours, *on("CREATE before", "CREATE after")])
     assert (f"UPDATE {LOCK}" in written) is not two
     assert {"before", "after", "early"} <= deployer.werf.names()
-
-
-def test_a_dismiss_of_werf_2(deployer: Deployer, charts: Charts) -> None:
-    """It is for projects: in a directory with werf.yaml."""
-    deployer.werf.env[PLAYED] = "2.75.3"
-    charts.push(**HOOKS)
-    assert deployer.apply()[0] == 0
-    (deployer.werf.directory / "werf.yaml").touch()
-
-    with deployer.recorded() as written:
-        code, output = deployer.uninstall("3")
-
-    assert code == 0, output
-    deleted = on("DELETE before", "DELETE after", "DELETE early", "DELETE demo-cm")
-    made = on("CREATE before", "CREATE after")
-    secrets = revision("UPDATE 1", "DELETE 1")
-    assert without_lock(written) == sorted([*deleted, *made, *secrets])
-    assert f"UPDATE {LOCK}" in written
 
 
 # --- What werf says and leaves where the API server refuses a write: each line of the facts' table

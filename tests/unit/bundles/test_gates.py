@@ -278,19 +278,6 @@ def test_the_occasion_of_a_deploy(
     assert deciding.occasion(need, wanted, status) is expected
 
 
-def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
-    wanted = deciding.DesiredDeploy(
-        version="1",
-        digest=ONE.digest,
-        values_hash=None,
-        spec_hash="s",
-        generation=1,
-        request=DeployRequest(requested_at="x"),
-    )
-    found = deciding.occasion(deciding.DeployReason.REQUEST, wanted, BundleStatus())
-    assert found is Occasion.REQUEST
-
-
 @pytest.mark.parametrize(
     ("attempted", "change", "expected"),
     [

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome, Rollback
-from copyrator.api.reasons.bundles import BundleReason
-from copyrator.bundles.engine import conditions as ready_conditions
+from copyrator.api.bundle_status import Rollback
 from copyrator.bundles.jobs.checks import checked_deploy_command
 from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.revisions import (
@@ -84,28 +82,3 @@ def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
     assert not asks_for_rollback([other])
     assert not asks_for_rollback([{}])
     assert not asks_for_rollback([{"spec": {"containers": [{"name": "werf"}]}}])
-
-
-@pytest.mark.parametrize(
-    ("rollback", "sentence"),
-    [
-        (Rollback.SUCCEEDED, "Rolled back: 1.0.0 (sha256:aa) runs, as revision 3"),
-        (Rollback.FAILED, "The rollback failed too: parts of 1.1.0 may be in place"),
-        (Rollback.UNKNOWN, "Whether it was rolled back to 1.0.0 (sha256:aa) isn't known"),
-        (None, "The last successful deploy is 1.0.0 (sha256:aa)"),
-    ],
-)
-def test_the_condition_says_what_runs(rollback: Rollback | None, sentence: str) -> None:
-    status = BundleStatus(
-        deployed=Deployed(version="1.0.0", digest="sha256:aa", revision=3, namespace="prod"),
-        attempted=Attempted(
-            version="1.1.0",
-            digest="sha256:bb",
-            failures=1,
-            outcome=Outcome.FAILED,
-            reason=BundleReason.DEPLOY_FAILED,
-            message="it failed",
-            rollback=rollback,
-        ),
-    )
-    assert sentence in ready_conditions.quarantined(status).message

@@ -107,6 +107,9 @@ FORMS = [
     ("~1.2 >=1.2.5 !=1.2.7", ["1.2.5", "1.2.8"], ["1.2.4", "1.2.7", "1.3.0"]),
     ("1.x, !=1.3", ["1.2.9", "1.4.0"], ["1.3.0", "1.3.9"]),
     ("=1.2.3+ignored", ["1.2.3"], ["1.2.4"]),
+    ("1.0 - 2.0 !=1.5.0 <1.8", ["1.4.0", "V1.4.0"], ["1.5.0", "1.9.0"]),
+    ("1 || X", ["5.0.0"], []),
+    (">=X", ["5.0.0"], []),
 ]
 
 
@@ -138,6 +141,7 @@ def test_a_range_takes_what_its_users_expect(
         ("1.2.x-0", ["1.2.0-a", "1.2.5-rc.1"], ["1.3.0-a"]),
         ("^1.2.0-0", ["1.9.0-a"], ["2.0.0-a"]),
         (">=1.2 <2.0.0-0", ["1.9.0"], ["2.0.0-a", "1.9.0-a"]),
+        ("<=1.2-0", ["1.1.0"], ["1.1.0-rc.1"]),
         # Not to have it names nothing.
         (">=1.0 !=1.3.0-rc.1", ["1.3.0"], ["1.3.0-rc.2"]),
     ],
@@ -275,14 +279,6 @@ def test_keys_order_as_the_specification_does(one: str, other: str) -> None:
     assert (key(one) > key(other)) - (key(one) < key(other)) == expected
 
 
-@given(st.lists(versions(), max_size=12))
-def test_the_order_is_total(found: list[str]) -> None:
-    ordered = sorted(found, key=key)
-
-    for i, one in enumerate(ordered):
-        assert all(semver.Version.parse(one).compare(later) <= 0 for later in ordered[i:])
-
-
 @given(st.one_of(st.text(max_size=300), st.text(alphabet="0123.xX*v<>=!~^|,- +_rc", max_size=30)))
 def test_reading_a_version_never_raises_anything_else(text: str) -> None:
     try:
@@ -346,33 +342,6 @@ def test_a_range_takes_what_its_constraints_take_one_by_one(
     assert (found.fit(key(tag), prerelease=True) is Fit.IN_RANGE) is expected
     if not is_prerelease(key(tag)):
         assert (found.fit(key(tag)) is Fit.IN_RANGE) is expected
-
-
-def test_a_capital_v_is_left_out_as_a_small_one_is() -> None:
-    assert read_semver("V1.2.3") == read_semver("v1.2.3") == read_semver("1.2.3")
-
-
-@pytest.mark.parametrize(
-    ("version", "tag", "fits"),
-    [
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.4.0", True),
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.5.0", False),
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.9.0", False),
-    ],
-)
-def test_constraints_may_follow_a_range_with_a_hyphen(version: str, tag: str, fits: bool) -> None:
-    assert takes(version, tag) is fits
-
-
-def test_an_upper_bound_that_ends_in_0_admits_no_prereleases_by_itself() -> None:
-    assert not takes("<=1.2-0", "1.1.0-rc.1")
-    assert not takes("<1.2-0", "1.1.0-rc.1")
-    assert takes(">=1.0-0", "1.1.0-rc.1")
-
-
-def test_a_capital_x_is_a_wildcard_wherever_a_version_may_be() -> None:
-    assert takes("1 || X", "5.0.0")
-    assert takes(">=X", "5.0.0")
 
 
 def test_exceptions_count_as_alternatives_do() -> None:
