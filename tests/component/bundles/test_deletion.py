@@ -142,11 +142,6 @@ FORBIDDEN = (
             "the service account team/werf cannot list secrets in team",
             [{"verbs": ["list"], "resource": "secrets", "namespace": "team"}],
         ),
-        (
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
-            None,
-        ),
         (None, "it was ended by its deadline, 15m for each uninstall. An object", None),
     ],
 )

@@ -130,29 +130,6 @@ def test_a_plan_of_which_a_sidecar_runs_on_is_read_and_kept_for_the_approver(
     until(lambda: deadline(team, plan["job"]) < kept, "the plan's Job is ended, as it is decided")
 
 
-def test_by_default_injectors_that_heed_their_marks_inject_nothing(team: Team) -> None:
-    """As Istio's webhook selects pods; by `spec.job` a Bundle may ask for the sidecar."""
-    digest = team.publish("1.0.0", "first")
-    heeding = {
-        "matchExpressions": [
-            {"key": "sidecar.istio.io/inject", "operator": "NotIn", "values": ["false"]}
-        ]
-    }
-    with injecting(team, ENDLESS, selector=heeding):
-        for name, spec in {
-            "shop": {},
-            "stall": {"job": {"podLabels": {"sidecar.istio.io/inject": "true"}}},
-        }.items():
-            team.bundle(name, **spec)
-            team.wait_deployed(name, digest)
-    plain, proxied = (pods(team, team.first_job(name))[0] for name in ("shop", "stall"))
-    assert [one["name"] for one in plain["spec"]["containers"]] == ["werf"]
-    assert len(proxied["spec"]["containers"]) == 2
-    annotations = plain["metadata"]["annotations"]
-    assert annotations["linkerd.io/inject"] == "disabled"
-    assert annotations["vault.hashicorp.com/agent-inject"] == "false"
-
-
 # --- Jobs that a queue, as Kueue is one, lets wait by `spec.suspend`
 
 

@@ -11,23 +11,20 @@ from typing import Any
 import pytest
 import yaml
 from tests.authority import Authority
-from tests.e2e import rbac
 from tests.e2e.bundles.private_registry import front, proxy
 from tests.e2e.standin.conftest import (
     BAD_POD,
     ENDLESS_JOB,
     INVALID_SERVICE,
-    PLAYED,
     VERSIONS,
     Charts,
     Werf,
     detail,
     judged,
-    only_werf_3,
 )
 
 from copyrator.api.reasons.bundles import BundleReason
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
 pytestmark = detail
 UNIT = Path(__file__).parents[2] / "unit"
@@ -159,44 +156,6 @@ def test_an_error_is_the_measured_one(werf: Werf, charts: Charts, case: str, ver
     assert code == 1
     wanted = compared(measured(case, version), "app")
     assert compared(last_lines(output), werf.namespace) == wanted
-
-
-@only_werf_3
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (
-            rbac.rule("get", "pods"),
-            "check release namespace existence: get release",
-        ),
-        (rbac.rule("get", "namespaces"), "lock release: acquire release lock: "),
-        (
-            rbac.rule("get", "namespaces", "configmaps"),
-            "lock release: acquire release lock: acquire lock: unable to put store value",
-        ),
-        (
-            rbac.rule("get update", "namespaces", "configmaps"),
-            'build release history: query releases for release "demo": query releases: query: ',
-        ),
-    ],
-)
-def test_a_dismiss_needs_the_namespace_the_lock_and_the_history(
-    werf: Werf, charts: Charts, api: Api, cluster: Cluster, rule: dict[str, Any], words: str
-) -> None:
-    charts.push()
-    werf.env[PLAYED] = "3.2.0"
-    werf.apply()
-    accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
-    api.create(accounts, {"metadata": {"name": "some"}})
-    rbac.grant(api, rbac.account(werf.namespace, "some"), rule, namespace=werf.namespace)
-    some = cluster.kubeconfig_for_service_account(werf.namespace, "some")
-    place = ("--namespace", werf.namespace, "--release", "demo")
-
-    code, output = werf.run("dismiss", *place, WERF_KUBE_CONFIG=str(some))
-
-    assert code == 1
-    assert last_lines(output).startswith(f"Error: release uninstall: {words}"), output
-    assert "is forbidden: " in output
 
 
 # --- Errors before there is a report: what the operator looks for in werf's words is there

@@ -214,12 +214,6 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
         assert made.startswith(stem if len(stem) <= 40 else stem[:39])
 
 
-def test_a_job_has_the_name_that_was_recorded() -> None:
-    made = build_deploy_job(replace(ORDER, recorded_name="as-recorded"))
-
-    assert made["metadata"]["name"] == "as-recorded"
-
-
 @pytest.mark.parametrize("name", [*DEPLOYS, "uninstall"])
 def test_pods_pass_the_restricted_profile(name: str) -> None:
     made = build_deploy_job(DEPLOYS[name]) if name in DEPLOYS else build_uninstall_job(UNINSTALL)

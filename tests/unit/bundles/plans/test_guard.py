@@ -30,7 +30,6 @@ from copyrator.bundles.plans.guard.listing import (
     GuardedDeploy,
     GuardedUninstall,
     ListTooLargeError,
-    config_map,
     deploy_list,
     find_refusals,
     job_of,
@@ -238,17 +237,6 @@ def test_what_may_run_as_the_account_has_a_line_of_its_own(kind: str) -> None:
     assert lines == ["A/apps/Deployment//own"]
 
 
-def test_lines_stand_between_line_breaks_and_are_sorted() -> None:
-    deploy = replace(DEPLOY, operations=ops("update ::Pod:b", "create ::Pod:a"))
-    listed = deploy_list(deploy)
-    assert listed.startswith("\n")
-    assert listed.endswith("\n")
-    lines = listed[1:-1].split("\n")
-    assert lines == sorted(set(lines))
-    turned = replace(deploy, operations=deploy.operations[::-1])
-    assert deploy_list(turned) == listed
-
-
 objects = st.builds(
     Operation,
     st.sampled_from(OperationType),
@@ -304,15 +292,6 @@ def test_a_list_begins_with_the_account_and_the_namespace_of_the_release(guarded
     account, namespace, *lines = list_of(guarded).split("\n")
     assert (account, namespace) == ("system:serviceaccount:team:werf", "app")
     assert "CU//ConfigMap//werf-synchronization" in lines
-
-
-def test_a_config_map_of_lists_has_the_label_by_which_the_policy_finds_it() -> None:
-    assert config_map("guard.1", {"team.shop-deploy-01": "a\nb\n\n"}) == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "guard.1", "labels": {"operator.werf.dev/guard": "lists"}},
-        "data": {"team.shop-deploy-01": "a\nb\n\n"},
-    }
 
 
 @pytest.mark.parametrize("job", [ObjectName("team", "shop-deploy-01"), ObjectName("a", "b.c")])
