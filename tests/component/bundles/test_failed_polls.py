@@ -112,9 +112,11 @@ def failed(cluster: BundleCluster) -> int:
         pytest.param(
             answering(403, Retry_After="3600"), "RateLimited", "1.0.0", id="403 with a pause"
         ),
+        pytest.param(answering(401), "AuthenticationFailed", "1.0.0", id="401"),
+        pytest.param(answering(404), "RepositoryNotFound", "1.*", id="no repository"),
     ],
 )
-async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
+async def test_one_failed_poll_is_told_at_once_unless_it_may_pass_by_itself(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
@@ -132,38 +134,13 @@ async def test_one_failed_poll_that_may_pass_by_itself_leaves_ready_as_it_is(
     await next_poll(operator)
 
     status = cluster.status()
+    assert status["lastError"]["reason"] == reason
+    if reason in ("AuthenticationFailed", "RepositoryNotFound"):
+        assert condition(cluster, "Ready") == ("False", reason)
+        return
     assert status["conditions"] == before["conditions"]
     assert status["observedGeneration"] == before["observedGeneration"]
-    assert status["lastError"]["reason"] == reason
     assert status["failedPolls"]["count"] == 1
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason", "version"),
-    [
-        (answering(401), "AuthenticationFailed", "1.0.0"),
-        (answering(404), "RepositoryNotFound", "1.*"),
-    ],
-    ids=["401", "no repository"],
-)
-async def test_what_somebody_has_to_mend_makes_ready_false_at_once(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    fault: Any,
-    reason: str,
-    version: str,
-) -> None:
-    bundle(version=version)
-    operator = await run()
-    await deployed(cluster, operator)
-
-    registry.fault = fault
-    await next_poll(operator)
-
-    assert condition(cluster, "Ready") == ("False", reason)
-    assert cluster.status()["lastError"]["reason"] == reason
 
 
 @pytest.mark.parametrize(
