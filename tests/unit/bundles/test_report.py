@@ -275,13 +275,6 @@ RENDERING = 'Error: render chart: template: s/templates/a.yaml:3:4: executing "a
         ),
         (
             (
-                "Error: 2 errors occurred:\n  * render chart: execution error at "
-                "(s/templates/a.yaml:3:4): hunter2\n  * hunter2\nError: hunter2\n"
-            ),
-            f"render chart: execution error at (s/templates/a.yaml:3:4): {IN_LOG}",
-        ),
-        (
-            (
                 "Error: render chart: values don't meet the specifications of the "
                 "schema(s) in the following chart(s):\ns:\n- at '/pw': 'hunter2' does not match\n"
             ),
