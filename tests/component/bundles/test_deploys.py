@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from typing import Any
 
 import pytest
@@ -225,6 +226,24 @@ async def test_everywhere_the_first_cause_is_the_message(
     )
 
 
+async def test_of_more_errors_than_are_read_of_a_log_the_first_is_first(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle(retry={"limit": 0})
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    causes = "".join(f"  * cause {n}: {'x ' * 1000}\n" for n in range(1, 21))
+    cluster.logs[f"{cluster.runs[0]}-pod"] = f"{'y' * 80}\nError: 20 errors occurred:\n{causes}"
+    cluster.end_job(cluster.runs[0], 1, fail({})[1])
+
+    await eventually(lambda: cluster.status().get("history"))
+    message = cluster.status()["lastError"]["message"]
+    assert message.startswith("create: Pod/bad failed: cause 1: x x ")
+    assert re.search(r"x…; and \d+ more errors$", message)
+
+
 async def test_no_part_of_a_secret_is_left_where_a_long_value_is_cut(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -304,3 +323,15 @@ async def test_conditions_of_others_stay_as_they_are_in_each_write(
     for status in cluster.statuses["shop"]:
         known = [one for one in status["conditions"] if one.get("reason") in (None, "R")]
         assert known == [flux, argo], "without what the API server refuses"
+
+
+async def test_a_condition_that_does_not_apply_any_more_is_removed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    ended = [{"type": "UpdatePending", "status": "True"}, {"type": "Synced", "status": "True"}]
+    bundle()
+    cluster.change("bundles", "shop", status={"conditions": ended})
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    kinds = [one["type"] for one in cluster.status()["conditions"]]
+    assert kinds == ["Ready", "Reconciling", "Stalled", "Synced"]

@@ -310,6 +310,32 @@ async def test_what_ends_the_polls_ends_their_record(
     assert "failedPolls" not in cluster.status()
 
 
+async def test_with_an_older_crd_that_keeps_no_record_each_failure_is_told_at_once(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = cluster._store
+
+    def drop(kind: str, path: str, body: dict[str, Any]) -> int:
+        (body.get("status") or {}).pop("failedPolls", None)
+        return store(kind, path, body)
+
+    monkeypatch.setattr(cluster, "_store", drop)
+    bundle()
+    operator = await run()
+    await deployed(cluster, operator)
+    registry.fault = BAD_GATEWAY
+    await next_poll(operator)
+    assert condition(cluster, "Ready") == UNREACHABLE
+
+    registry.fault = None
+    await next_poll(operator)
+    assert condition(cluster, "Ready") == DEPLOYED
+
+
 async def test_metrics_count_it_at_once(
     cluster: BundleCluster, registry: FakeRegistry, operator: Operator
 ) -> None:

@@ -123,6 +123,18 @@ def poller(oci: Registries, answered: list[BundleKey]) -> RegistryPoller:
     return RegistryPoller(cast("Context", context), answered.append)
 
 
+async def test_two_namespaces_with_the_same_query_send_it_once_also_when_both_have_a_slot() -> None:
+    oci, answered = Registries(), list[BundleKey]()
+    polls, query = poller(oci, answered), TagQuery(Repository("quick", "app"), "1.0.0")
+    for namespace in ("one", "two"):
+        polls.ask(BundleKey(namespace, "shop"), query, 0.0)
+
+    await eventually(lambda: len(answered) == 2)
+
+    assert len(oci.asked) == 1
+    await polls.close()
+
+
 async def test_a_tag_list_is_read_for_the_namespace_whose_bundle_asks_for_it() -> None:
     oci, answered = Registries(), list[BundleKey]()
     polls, versions = poller(oci, answered), parse_version("1.*")

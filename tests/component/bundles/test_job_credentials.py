@@ -200,6 +200,19 @@ async def test_a_message_is_redacted_by_what_the_job_had_whatever_the_spec_and_t
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
 
 
+async def test_of_an_edited_spec_a_secret_that_cant_be_read_withholds_the_message(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """What is now in spec.auth needn't be what the Job had."""
+    name = await begin(cluster, registry, run, bundle)
+    cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+    cluster.change("bundles", "shop", spec={"auth": "others"})
+    cluster.end_job(name, 1, "Error: login failed: s3cret is wrong")
+
+    message = await failed(cluster)
+    assert message.startswith(f"<withheld: Secret {name}-login, which the log may contain, can't")
+
+
 async def failed(cluster: BundleCluster) -> str:
     """The message of the attempt that failed; another may have begun since."""
 

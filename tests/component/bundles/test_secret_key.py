@@ -66,6 +66,7 @@ async def test_a_bundle_without_gates_gets_the_key_of_the_secret_and_a_deploy_wh
     ("keys", "message"),
     [
         (None, "Secret team/keys of spec.secretKey doesn't exist; create it"),
+        ({"x": "y"}, "Secret team/keys of spec.secretKey has no key werf; add it"),
         ({"werf": "x" * 5000}, "Secret team/keys of spec.secretKey has more than 4096 bytes"),
     ],
 )

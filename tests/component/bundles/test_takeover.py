@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fixture_types import Run
+from tests.component.bundles.fixture_types import TIMING, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
@@ -38,6 +40,10 @@ def inherit(cluster: BundleCluster, bundle: Callable[..., dict[str, Any]]) -> In
     return make
 
 
+async def unknown_for_now(_: web.Request) -> web.Response:
+    return web.Response(status=503)
+
+
 async def deployed(cluster: BundleCluster, digest: str) -> None:
     await eventually(
         lambda: (
@@ -64,6 +70,24 @@ async def test_the_same_config_is_the_baseline_and_the_next_push_is_deployed(
     second = put(registry, "1.0.0", "second")
     await deployed(cluster, second)
     assert len(cluster.runs) == 1
+
+
+async def test_nothing_is_deployed_only_because_the_registry_is_down(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    inherit: Inherit,
+) -> None:
+    digest = put(registry, "1.0.0", "first")
+    registry.fault = unknown_for_now
+    inherit()
+    await run(timing=replace(TIMING, poll_retry=0.2, poll_error_sharing=0.0))
+    await eventually(lambda: cluster.reason() == "RegistryUnreachable")
+
+    registry.fault = None
+
+    await deployed(cluster, digest)
+    assert cluster.runs == []
 
 
 async def test_a_deleted_tag_is_not_gone_below(

@@ -174,6 +174,7 @@ def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None
         registry.take(entry)
     registry.remove(claim("a").key, "a")
 
+    assert not registry.take(claim("a")), "a late event"
     assert [entry.uid for entry in registry.bundles_of(SHOP)] == ["b"]
     assert registry.owner(ReleaseKey("nowhere", "app")) is None
 

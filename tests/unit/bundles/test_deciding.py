@@ -305,6 +305,14 @@ def test_a_job_that_is_lost_once_is_replaced_at_once() -> None:
     assert decide(after, WANTED, RETRY, NOW).action is DeployAction.DEPLOY
 
 
+def test_history_holds_ten() -> None:
+    after = RUNNING
+    for _ in range(12):
+        after = finish(replace(after, attempted=RUNNING.attempted), BAD, Evidence(), RETRY, NOW)
+
+    assert len(after.past) == 10
+
+
 def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
     now, found = NOW, status()
     tried = 0

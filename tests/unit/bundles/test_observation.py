@@ -212,6 +212,7 @@ UNSTARTED = ends(LOST, "the Job couldn't start and was deleted because the spec 
         (LATE, [pod(1, report("failed"))], ends(BROKEN, FAILED_RELEASE, 4, 1)),
         (GIVEN_UP, [pod(1, report("failed"))], ends(BROKEN, FAILED_RELEASE, 4, 1)),
         (GIVEN_UP, [], UNSTARTED),
+        (GIVEN_UP, [pod(137)], UNSTARTED),
         (replace(LATE, given_up=True), [], UNSTARTED),
         (replace(LATE, given_up=True), [pod(0)], ends(DONE, "done", None, 0)),
         (

@@ -242,6 +242,20 @@ def test_it_has_its_place_among_the_highest_that_were_rejected() -> None:
     assert names == ["3.0.8", "3.0.7", "3.0.6", "1.2.3.4", "1.0.0"]
 
 
+@pytest.mark.parametrize(
+    ("tag_filter", "named"),
+    [("", "2025.01.0"), ("build-.*", "build-77"), (r"1\..*", None), (r".*[0-9]", "2025.01.0")],
+)
+def test_the_filter_decides_what_may_be_named(tag_filter: str, named: str | None) -> None:
+    tags = ["1.0.0", "2025.01.0", "build-77"]
+    found = [
+        one.version
+        for one in chosen("*", tags, tag_filter=tag_filter).rejected
+        if one.reason == "NotAVersion"
+    ]
+    assert found == ([named] if named else [])
+
+
 def test_it_is_said_where_no_tag_is_a_version() -> None:
     tags = ["1234", "1235", "latest"]
     assert explain(chosen("1.*", tags), "1.*") == (

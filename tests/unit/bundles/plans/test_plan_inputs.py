@@ -16,6 +16,7 @@ from copyrator.bundles.plans.inputs import (
     SourceHash,
     find_changes,
     key_hashes,
+    key_hashes_of,
     read_inputs,
 )
 from copyrator.bundles.plans.secrets import keyed_hash
@@ -140,6 +141,12 @@ def test_of_too_many_keys_none_is_named():
     most = "".join(f"k{i}: 1\n" for i in range(PLAN_INPUT_FILE_KEYS))
     assert len(key_hashes(KEY, most.encode()) or ()) == PLAN_INPUT_FILE_KEYS
     assert key_hashes(KEY, f"{most}one: 1\n".encode()) is None
+
+
+def test_hashes_of_several_files_are_those_of_each():
+    files = {"a.yaml": b"a: b", "b.yaml": b"c: d"}
+    found = key_hashes_of(KEY, files)
+    assert found == {name: key_hashes(KEY, content) for name, content in files.items()}
 
 
 def test_hashes_cant_be_computed_without_the_key():
