@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.keys import ObjectName
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Outcome
+from copyrator.api.keys import ObjectName, ReleaseKey
+from copyrator.api.reasons.bundles import BundleReason
+from copyrator.bundles.features.cluster.fields import ClusterSpec
+from copyrator.bundles.jobs.outcome import Ending
 from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.endings import refused_ending
+from copyrator.bundles.plans.guard.enforcement import EnforcementReviewer
 from copyrator.bundles.plans.guard.listing import (
     LIST_BYTES,
+    Blame,
+    Guard,
     GuardedDeploy,
     GuardedUninstall,
     ListTooLargeError,
-    config_map,
     deploy_list,
+    find_refusals,
     job_of,
+    judge_refusals,
     key_of,
     list_of,
     uninstall_list,
 )
+from copyrator.bundles.plans.guard.lists import GuardLists, StoredLists, read_page
 from copyrator.bundles.plans.operations import (
     PLAN_BYTES,
     PLAN_OPERATIONS,
     Operation,
     OperationType,
+    read_objects,
     read_operation,
 )
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import NotFound
 
 ACCOUNT = ServiceAccount("team", "werf")
 DEPLOY = GuardedDeploy(
@@ -219,17 +237,6 @@ def test_what_may_run_as_the_account_has_a_line_of_its_own(kind: str) -> None:
     assert lines == ["A/apps/Deployment//own"]
 
 
-def test_lines_stand_between_line_breaks_and_are_sorted() -> None:
-    deploy = replace(DEPLOY, operations=ops("update ::Pod:b", "create ::Pod:a"))
-    listed = deploy_list(deploy)
-    assert listed.startswith("\n")
-    assert listed.endswith("\n")
-    lines = listed[1:-1].split("\n")
-    assert lines == sorted(set(lines))
-    turned = replace(deploy, operations=deploy.operations[::-1])
-    assert deploy_list(turned) == listed
-
-
 objects = st.builds(
     Operation,
     st.sampled_from(OperationType),
@@ -287,15 +294,280 @@ def test_a_list_begins_with_the_account_and_the_namespace_of_the_release(guarded
     assert "CU//ConfigMap//werf-synchronization" in lines
 
 
-def test_a_config_map_of_lists_has_the_label_by_which_the_policy_finds_it() -> None:
-    assert config_map("guard.1", {"team.shop-deploy-01": "a\nb\n\n"}) == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "guard.1", "labels": {"operator.werf.dev/guard": "lists"}},
-        "data": {"team.shop-deploy-01": "a\nb\n\n"},
-    }
-
-
 @pytest.mark.parametrize("job", [ObjectName("team", "shop-deploy-01"), ObjectName("a", "b.c")])
 def test_a_key_is_of_one_job(job: ObjectName) -> None:
     assert job_of(key_of(job)) == job
+
+
+# --- Refusals by the policy that holds a Job to its list, and whose fault each is
+
+
+POLICY = "shop.guard"
+RELEASE = ReleaseKey("app", "shop", "")
+WORDS = f"ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' denied request: "
+REFUSED_DEPLOY = (
+    'Error: release install: failed release "shop" (namespace: "app"): execute release install '
+    "plan: execute operation: create resource: server-side apply resource "
+)
+REPAIR = 'Error: build resource infos: fix managed fields for resource "ConfigMap/x": patch: '
+GOODBYE = "at uninstall: create ::ConfigMap:goodbye"
+
+
+def operations(*lines: str) -> tuple[Operation, ...]:
+    return tuple(one for line in lines if (one := read_operation(line)))
+
+
+def error(key: str, first: str = REFUSED_DEPLOY, said: str = "not approved: ") -> str:
+    return f'{first}"x": secrets "x" is forbidden: {WORDS}{said}{key}'
+
+
+PLANNED = operations(
+    "create ::ConfigMap:x",
+    "update app:apps:Deployment:web",
+    "delete other::Service:old",
+    "create :rbac.authorization.k8s.io:ClusterRole:a:b c",
+)
+CASES = [
+    ("CREATE//Secret/app/evil", Blame.DIGEST),
+    ("DELETE//Secret/app/evil", Blame.DIGEST),
+    ("UPDATE//Secret/app/evil", Blame.DIGEST),
+    # Another name, kind, group or namespace than that of an approved object.
+    ("CREATE//ConfigMap/app/xx", Blame.DIGEST),
+    ("CREATE//ConfigMap/other/x", Blame.DIGEST),
+    ("CREATE/extensions/Deployment/app/web", Blame.DIGEST),
+    ("CREATE/rbac.authorization.k8s.io/ClusterRole//a-b c", Blame.DIGEST),
+    ("CREATE//Pod:exec/app/x", Blame.DIGEST),
+    ("CREATE//ConfigMap:status/app/x", Blame.DIGEST),
+    # Another verb on a planned object.
+    ("DELETE//ConfigMap/app/x", Blame.CHANGED),
+    ("DELETE/apps/Deployment/app/web", Blame.CHANGED),
+    ("CREATE//Service/other/old", Blame.CHANGED),
+    ("DELETE/rbac.authorization.k8s.io/ClusterRole//a:b c", Blame.CHANGED),
+    # werf's own.
+    ("UPDATE//ConfigMap/app/werf-synchronization", Blame.OURS),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.v3", Blame.OURS),
+    ("UPDATE//Secret/other/sh.helm.release.v1.shop.v3", Blame.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.shop.vx", Blame.DIGEST),
+    ("UPDATE//Secret/app/sh.helm.release.v1.other.v3", Blame.DIGEST),
+    ("UPDATE//ConfigMap/other/werf-synchronization", Blame.DIGEST),
+]
+
+
+@pytest.mark.parametrize(("key", "fault"), CASES)
+def test_whose_fault_a_refusal_is(key: str, fault: Blame) -> None:
+    (refusal,) = found = find_refusals(error(key), POLICY)
+
+    assert judge_refusals(found, PLANNED, RELEASE) == (refusal, fault)
+
+
+def test_what_somebody_changed_of_the_objects_that_a_plan_left_alone_is_not_its_fault() -> None:
+    """Deleted or edited in the second between the Job's own plan and its apply."""
+    objects = read_objects(["has ::ConfigMap:same", "hook ::ConfigMap:hook", GOODBYE])
+    assert objects is not None
+    left = objects.untouched()
+
+    def judge(key: str) -> Blame:
+        return judge_refusals(find_refusals(error(key), POLICY), PLANNED, RELEASE, left)[1]
+
+    repair = find_refusals(error("UPDATE//ConfigMap/app/same", REPAIR), POLICY)
+    assert judge_refusals(repair, PLANNED, RELEASE, left)[1] is Blame.CHANGED
+    assert judge_refusals(repair, PLANNED, RELEASE)[1] is Blame.DIGEST
+    assert judge("CREATE//ConfigMap/app/same") is Blame.CHANGED
+    assert judge("UPDATE//ConfigMap/app/same") is Blame.CHANGED
+    assert judge("DELETE//ConfigMap/app/same") is Blame.DIGEST
+    assert judge("CREATE//ConfigMap/other/same") is Blame.DIGEST
+    assert judge("CREATE//ConfigMap:status/app/same") is Blame.DIGEST
+    for hook in ("hook", "goodbye"):
+        assert judge(f"CREATE//ConfigMap/app/{hook}") is Blame.DIGEST
+
+
+def test_what_would_act_as_the_account_is_the_digests_fault_though_the_object_is_planned() -> None:
+    said = "not approved as the deploying account: "
+    found = find_refusals(error("CREATE//ConfigMap/app/x", said=said), POLICY)
+
+    refusal, fault = judge_refusals(found, PLANNED, RELEASE)
+
+    assert fault is Blame.DIGEST
+    assert str(refusal) == "CREATE of ConfigMap x in app, which acts as the deploying account"
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("CREATE//Pod:exec/app/web", "CREATE of Pod/exec web in app"),
+        ("UPDATE/apps/Deployment:scale/app/web", "UPDATE of Deployment.apps/scale web in app"),
+        ("DELETE//Namespace//team", "DELETE of Namespace team"),
+        ("DELETE//Namespace//team \t", "DELETE of Namespace team"),  # the end of a log's line
+        (f"CREATE//Secret/app/{'x' * 200}", f"CREATE of Secret {'x' * 200} in app"),
+        (f"CREATE//Secret/app/{'x' * 201}", f"CREATE of Secret {'x' * 200}… in app"),
+    ],
+)
+def test_a_refused_write_is_named_as_kubectl_names_it(key: str, shown: str) -> None:
+    (refusal,) = find_refusals(error(key), POLICY)
+
+    assert str(refusal) == shown
+
+
+def test_the_worst_of_several_counts() -> None:
+    keys = "DELETE//ConfigMap/app/x", "UPDATE//ConfigMap/app/werf-synchronization", CASES[0][0]
+    lines = "\n".join(f"* {error(key)}" for key in keys)
+
+    refusal, fault = judge_refusals(find_refusals(lines, POLICY), PLANNED, RELEASE)
+
+    assert (refusal.name, fault) == ("evil", Blame.DIGEST)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        error(CASES[0][0]).replace(POLICY, "another"),
+        error(CASES[0][0]).replace(f"binding '{POLICY}'", "binding 'another'"),
+        error(CASES[0][0]).replace("not approved: ", ""),
+        error("PATCH//Secret/app/x"),
+    ],
+)
+def test_refusals_of_others_are_none_of_it(text: str) -> None:
+    assert find_refusals(text, POLICY) == ()
+
+
+FAULTS = Blame.DIGEST, Blame.CHANGED, Blame.OURS
+FAILED = Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, "create: Secret/evil failed", 3, 1)
+
+
+def test_the_ending_names_the_object_and_whose_fault_it_is() -> None:
+    (refusal,) = find_refusals(error("CREATE/apps/Deployment/app/evil"), POLICY)
+
+    digest, changed, ours = (refused_ending(FAILED, refusal, one) for one in FAULTS)
+
+    said = "the API server refused the CREATE of Deployment.apps evil in app"
+    assert (digest.outcome, digest.reason) == (Outcome.FAILED, BundleReason.EXCEEDS_APPROVAL)
+    assert digest.message.startswith(f"{said}, which wasn't approved")
+    assert (digest.revision, digest.exit_code) == (3, 1)
+    assert (changed.outcome, changed.reason) == (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert "planned anew" in changed.message
+    assert (ours.outcome, ours.reason) == (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert "fault of the operator" in ours.message
+
+
+# --- Lists that are written and removed at the same time
+
+
+KEPT = 60.0
+
+
+class Client:
+    """One ConfigMap with lists."""
+
+    def __init__(self, **lists: str) -> None:
+        self.lists: dict[str, str] = lists
+
+    async def patch(self, _kind: Any, _namespace: str, _name: str, change: Any) -> None:
+        await asyncio.sleep(0)
+        for key, text in change["data"].items():
+            self.lists.pop(key, None) if text is None else self.lists.update({key: text})
+
+    async def delete(self, *_: Any, **__: Any) -> None:
+        self.lists.clear()
+
+
+class Ended:
+    """No Job is there, nor a pod."""
+
+    job_changed: Callable[[ObjectName | None], None]
+
+    def start(self, changed: Callable[[ObjectName | None], None]) -> None:
+        self.job_changed = changed
+
+    def stop(self) -> None:
+        pass
+
+    def is_over(self, _job: ObjectName) -> bool:
+        return True
+
+    async def has_ended(self, _job: ObjectName) -> bool:
+        return True
+
+
+async def test_a_list_that_is_written_anew_as_its_removal_begins_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the Job would be created without a list."""
+    loop = asyncio.get_running_loop()
+    clock = [loop.time()]
+    monkeypatch.setattr(loop, "time", lambda: clock[0])
+    client: Any = Client(**{"team.job": "of a Job that ended"})
+    body = {"metadata": {"labels": {names.LABEL_GUARD: ""}}, "data": client.lists}
+    store: dict[ObjectName, StoredLists | None] = {ObjectName("home", "guard.1"): read_page(body)}
+    watch = SimpleNamespace(store=store, synced=True, release=lambda: None)
+    informers: Any = SimpleNamespace(acquire=lambda *_: watch)
+    jobs, again = Ended(), asyncio.Event()
+    lists = GuardLists(client, Guard("guard", "home"), informers, jobs, kept=KEPT)
+    lists.start()
+    loop.call_later(KEPT / 2, again.set)
+    jobs.job_changed(None)
+    clock[0] += KEPT  # both are due at once
+    await again.wait()
+
+    account = ServiceAccount("team", "werf")
+    uninstall = GuardedUninstall(
+        account=account, release="shop", namespace="team", inventory=(), hooks=()
+    )
+    await lists.write("job", uninstall)
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert client.lists["team.job"] != "of a Job that ended"
+    await lists.close()
+
+
+# --- How long it is believed whether the API server can refuse what isn't approved
+
+
+SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
+
+
+@dataclass
+class Unguarded:
+    """An API server without the guard's policy."""
+
+    asked: list[str] = field(default_factory=list)
+    at: float = 0.0
+
+    async def request(self, _method: str, path: str, **_more: Any) -> dict[str, Any]:
+        self.asked.append(path)
+        raise NotFound("there is none")
+
+
+@pytest.fixture
+def client() -> Unguarded:
+    return Unguarded()
+
+
+@pytest.fixture
+def reviewer(client: Unguarded) -> EnforcementReviewer:
+    return EnforcementReviewer(
+        cast("KubeClient", client), Guard("guard", "default"), lambda: client.at
+    )
+
+
+@pytest.mark.promise
+async def test_a_guard_that_is_mended_is_seen_in_half_a_minute(
+    client: Unguarded, reviewer: EnforcementReviewer
+) -> None:
+    for at, times in ((0.0, 1), (29.0, 1), (31.0, 2)):
+        client.at = at
+        found = await reviewer.find_reason(SPEC, ())
+        assert "there is no ValidatingAdmissionPolicy guard" in found
+        assert len(client.asked) == times, at
+
+
+@pytest.mark.promise
+async def test_nothing_is_enforced_in_another_cluster(
+    client: Unguarded, reviewer: EnforcementReviewer
+) -> None:
+    """Its API server has no such policy, whatever this one's has."""
+    found = await reviewer.find_reason(SPEC.with_part(ClusterSpec("other")), ())
+
+    assert "the release is in another cluster" in found
+    assert client.asked == []

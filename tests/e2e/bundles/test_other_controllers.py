@@ -1,13 +1,12 @@
 """Jobs into whose pods others inject containers, as service meshes and Vault do."""
 
-import threading
+import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
-from tests.e2e.bundles.private_registry import front
+from tests.e2e.bundles.conftest import TEMPLATE, Team
 from tests.e2e.mutating_webhook import Patch, mutating
 from tests.e2e.operator_process import until
 
@@ -18,8 +17,6 @@ IMAGE = "proxy.example.com/proxy"
 ENDLESS = {"name": "proxy", "image": IMAGE, "command": ["sleep", "100000"]}
 NATIVE = {**ENDLESS, "restartPolicy": "Always"}
 SETS_UP = {"name": "proxy-init", "image": IMAGE, "command": ["true"]}
-FAILS = {**ENDLESS, "command": ["false"]}
-HANGS = {**SETS_UP, "command": ["sleep", "100000"]}
 
 
 def adding(containers: list[dict[str, Any]], inits: list[dict[str, Any]]) -> Patch:
@@ -76,7 +73,6 @@ def proxied(team: Team) -> Iterator[Team]:
     [
         pytest.param((ENDLESS,), (SETS_UP,), id="a sidecar, set up by an init container"),
         pytest.param((), (NATIVE,), id="a native sidecar"),
-        pytest.param((FAILS,), (), id="one that fails at once"),
     ],
 )
 def test_the_end_of_werf_decides_over_a_bundles_whole_life(
@@ -109,27 +105,6 @@ def test_the_end_of_werf_decides_over_a_bundles_whole_life(
         assert len(team.jobs("shop", "uninstall")) == 1
 
 
-def test_a_job_that_a_sidecar_keeps_running_is_ended_and_deleted_after_its_outcome(
-    proxied: Team,
-) -> None:
-    team = proxied
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", job={"ttlSecondsAfterFinished": 1})
-    job = team.first_job()
-    team.wait_deployed("shop", digest)
-
-    found = until(lambda: (team.get("jobs", job) or {}).get("metadata"), "its Job is there")
-    until(
-        lambda: (
-            "operator.werf.dev/werf-ended"
-            in (team.get("jobs", job) or {"metadata": found})["metadata"]["annotations"]
-        ),
-        "it says when werf ended",
-    )
-    team.wait_gone("jobs", job)
-    assert pods(team, job) == []
-
-
 def test_a_plan_of_which_a_sidecar_runs_on_is_read_and_kept_for_the_approver(
     proxied: Team,
 ) -> None:
@@ -155,60 +130,59 @@ def test_a_plan_of_which_a_sidecar_runs_on_is_read_and_kept_for_the_approver(
     until(lambda: deadline(team, plan["job"]) < kept, "the plan's Job is ended, as it is decided")
 
 
-def test_an_operator_that_starts_later_sees_that_werf_has_ended(
-    proxied: Team, operator: Operator
-) -> None:
-    team, stalling = proxied, threading.Event()
+# --- Jobs that a queue, as Kueue is one, lets wait by `spec.suspend`
+
+
+SUSPENDED = "suspended by a queue"
+SUSPEND = [{"op": "add", "path": "/spec/suspend", "value": True}]
+
+
+@pytest.fixture
+def queued(team: Team) -> Iterator[Team]:
+    """A team all of whose Jobs are suspended when they are created."""
+    with mutating(team.cluster, team.namespace, "jobs.batch", lambda _: SUSPEND):
+        yield team
+
+
+def resume(team: Team, job: dict[str, Any], *, suspend: bool = False) -> None:
+    team.patch("jobs", job["metadata"]["name"], spec={"suspend": suspend})
+
+
+def wait_queued(team: Team, name: str = "shop") -> dict[str, Any]:
+    until(
+        lambda: SUSPENDED in team.condition(name).get("message", ""),
+        lambda: f"{name} is queued: {json.dumps(team.status(name))}",
+    )
+    return team.condition(name)
+
+
+def test_a_queued_deploy_waits_and_goes_on_and_so_does_the_uninstall(queued: Team) -> None:
+    team = queued
     digest = team.publish("1.0.0", "first")
-    stalling.set()
-    with front(team.cluster.registry, stalling=stalling) as host:
-        team.bundle("shop", registry=host)
-        job = team.first_job()
-        until(lambda: "werf" in running(team, job), "werf runs")
-        assert operator.stop() == 0
-        stalling.clear()
-        until(lambda: running(team, job) == ["proxy"], "werf ends")
-        operator.start()
-        status = team.wait_deployed("shop", digest)
-    assert [entry["job"] for entry in status["history"]] == [job]
+    team.bundle("shop", version="1.*", timeout="1s")
+    condition = wait_queued(team)
+    assert (condition["status"], condition["reason"]) == ("Unknown", "Deploying")
+    newer = team.publish("1.1.0", "second")
+    until(
+        lambda: team.status("shop").get("attempted", {}).get("digest") == digest,
+        "the version that waits is deployed first",
+    )
+    (job,) = team.jobs("shop")
 
+    resume(team, job)
+    until(lambda: len(team.jobs("shop")) == 2, "the newer one follows")
+    assert team.status("shop")["history"][0]["job"] == job["metadata"]["name"]
+    assert team.status("shop")["deployed"]["digest"] == digest
+    wait_queued(team)
+    resume(team, team.jobs("shop")[1])
+    status = team.wait_deployed("shop", newer)
+    assert [entry["outcome"] for entry in status["history"]] == ["Succeeded"] * 2
 
-def test_an_injected_init_container_that_hangs_or_fails_is_named_and_is_no_fault_of_the_version(
-    team: Team,
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    with injecting(team, inits=(HANGS,)):
-        team.bundle("shop", interval="1h", retry={"limit": 0, "backoff": "1s"})
-        team.wait_reason("shop", "JobUnschedulable", says="waits for its init container proxy-init")
-    team.patch("bundles", "shop", spec={"retry": {"limit": 1, "backoff": "1s"}})
-    with injecting(team, inits=({**SETS_UP, "command": ["false"]},)):
-        team.bundle("stall", interval="1h", retry={"limit": 0, "backoff": "1s"})
-        team.wait_reason(
-            "stall", "JobLost", says="the container proxy-init, which isn't the operator's"
-        )
-    team.wait_deployed("shop", digest)
-    status = team.wait_deployed("stall", digest)
-    assert not status["attempted"].get("failures")
-
-
-def test_by_default_injectors_that_heed_their_marks_inject_nothing(team: Team) -> None:
-    """As Istio's webhook selects pods; by `spec.job` a Bundle may ask for the sidecar."""
-    digest = team.publish("1.0.0", "first")
-    heeding = {
-        "matchExpressions": [
-            {"key": "sidecar.istio.io/inject", "operator": "NotIn", "values": ["false"]}
-        ]
-    }
-    with injecting(team, ENDLESS, selector=heeding):
-        for name, spec in {
-            "shop": {},
-            "stall": {"job": {"podLabels": {"sidecar.istio.io/inject": "true"}}},
-        }.items():
-            team.bundle(name, **spec)
-            team.wait_deployed(name, digest)
-    plain, proxied = (pods(team, team.first_job(name))[0] for name in ("shop", "stall"))
-    assert [one["name"] for one in plain["spec"]["containers"]] == ["werf"]
-    assert len(proxied["spec"]["containers"]) == 2
-    annotations = plain["metadata"]["annotations"]
-    assert annotations["linkerd.io/inject"] == "disabled"
-    assert annotations["vault.hashicorp.com/agent-inject"] == "false"
+    team.delete("bundles", "shop")
+    condition = wait_queued(team)
+    assert condition["reason"] == "Uninstalling"
+    (job,) = team.jobs("shop", "uninstall")
+    resume(team, job)
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is None
+    assert len(team.jobs("shop", "uninstall")) == 1
