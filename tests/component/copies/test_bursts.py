@@ -26,7 +26,6 @@ from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
 from copyrator.copies.timing import DEFAULT_TIMING
 from copyrator.workqueue import queue
-from copyrator.workqueue.queue import Priority
 
 RULES = [f"rule-{number:02}" for number in range(20)]
 TEAMS = [f"team-{number}" for number in range(5)]
@@ -121,22 +120,6 @@ async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster
         changing.cancel()
 
 
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
-async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written(cluster, operator):
-    for name in TEAMS:
-        cluster.namespace(name, team=name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
-    make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
-    await until(lambda: reason(cluster) == "Synced")
-    changing = asyncio.create_task(change_source(cluster))
-    try:
-        cluster.namespace(TEAMS[0])
-        await until(lambda: counts(cluster).get("failed") == 1)
-    finally:
-        changing.cancel()
-
-
 async def test_a_status_comes_after_the_copies_of_all_rules(cluster, monkeypatch):
     monkeypatch.setattr(queue, "STATUS_PATIENCE", math.inf)
     operator = Operator(cluster, timing=replace(DEFAULT_TIMING, settling=0.02))
@@ -172,17 +155,6 @@ async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, oper
     await operator.idle()  # the Event follows the response to the status
     operator.controller._context.reports.flush()
     assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]
-
-
-@pytest.mark.parametrize(
-    ("failed", "priority"), [(True, Priority.NORMAL), (False, Priority.STATUS)]
-)
-async def test_only_a_failure_is_not_reported_after_all_others(cluster, operator, failed, priority):
-    await sync_rule(cluster)
-    await operator.settled()
-    (rule,) = operator.rules
-    operator.controller._context.touch(rule.owner, failed=failed)
-    assert operator.queue._due[rule.key][1] is priority
 
 
 async def test_the_check_of_very_many_rules_is_many_short_steps(cluster, operator):

@@ -149,15 +149,15 @@ def reconciles(operator):
 
 async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polling(cluster):
     stage(cluster)
-    async with operating(cluster, certificate_warning=4.0) as operator:
+    async with operating(cluster, certificate_warning=2.0) as operator:
         tls(cluster, certificate("a", in_seconds(DAY)))
         make_rule(cluster, "rule", by_name("tls", "Secret"))
         await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "valid")
         await operator.settled(0.5)
-        reconciled, ends = reconciles(operator), in_seconds(7)
+        reconciled, ends = reconciles(operator), in_seconds(4)
         tls(cluster, certificate("a", ends))
         await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
-        assert datetime.now(UTC) >= ends - timedelta(seconds=4)
+        assert datetime.now(UTC) >= ends - timedelta(seconds=2)
         await until(lambda: condition(cluster) == ("True", "CertificateExpired"), "ended")
         assert datetime.now(UTC) >= ends
         await until(
@@ -186,7 +186,7 @@ async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster):
         assert len(cluster.writes("copyrators")) == wrote
         assert told(operator) == []
     ends = datetime.fromisoformat(status_of(cluster, "two")["certificates"][0]["notAfter"])
-    begins = datetime.now(UTC) + timedelta(seconds=4)
+    begins = datetime.now(UTC) + timedelta(seconds=2)
     assert condition(cluster, "two") == ("False", "CertificatesValid")
     async with operating(cluster, certificate_warning=(ends - begins).total_seconds()):
         await until(lambda: condition(cluster, "two") == ("True", "CertificateExpiring"), "warned")

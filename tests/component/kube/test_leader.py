@@ -110,14 +110,6 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_a_lease_that_nobody_holds_is_taken_at_once(first: Replica, api: FakeApi) -> None:
-    assert not first.leads
-    assert await first.elector.attempt()
-    assert first.leads
-    assert holder(api) == "first"
-    assert [seen.verb for seen in api.seen] == ["get", "create"]
-
-
 async def test_another_waits_while_it_is_renewed_and_takes_over_when_it_is_not(
     first: Replica, second: Replica, api: FakeApi, time: Time
 ) -> None:
@@ -150,16 +142,6 @@ async def test_one_that_is_given_back_is_taken_at_the_next_look(
     assert not first.lost
 
 
-async def test_a_process_that_starts_again_in_its_pod_gets_its_own_lease_back(
-    first: Replica, api: FakeApi, time: Time
-) -> None:
-    await first.elector.attempt()
-    again = Replica(api, time, "first")
-    assert await again.elector.attempt()
-    assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
-    await again.elector.close()
-
-
 async def test_of_two_that_want_it_in_the_same_moment_one_gets_it(
     first: Replica, second: Replica, api: FakeApi
 ) -> None:
@@ -169,26 +151,9 @@ async def test_of_two_that_want_it_in_the_same_moment_one_gets_it(
     assert [first.leads, second.leads] == got
 
 
-async def test_of_two_that_take_an_expired_one_over_one_gets_it(
-    first: Replica, second: Replica, api: FakeApi, time: Time
-) -> None:
-    api.objects[PATH] = {
-        "metadata": {"namespace": "ops", "name": "copyrator", "resourceVersion": "1"},
-        "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 10},
-    }
-    for _ in range(2):
-        for replica in (first, second):
-            assert not await replica.elector.attempt()
-        time.now += 5
-    got = await asyncio.gather(first.elector.attempt(), second.elector.attempt())
-    assert sorted(got) == [False, True]
-
-
 BROKEN: dict[str, Answer] = {
     "500": error(500, "InternalError"),
-    "403": error(403, "Forbidden"),
     "429": error(429, "TooManyRequests", headers={"Retry-After": "300"}),
-    "cut bodies": cut(b'{"metadata": {'),
     "no answer": hang(),
 }
 
@@ -430,13 +395,3 @@ async def test_an_outage_that_others_met_does_not_hold_it_up(api: FakeApi, time:
                 await alone.elector.attempt()
         assert await alone.elector.attempt()
     await alone.elector.close()
-
-
-async def test_a_look_is_due_when_the_lease_expires_at_the_latest(
-    first: Replica, second: Replica, time: Time
-) -> None:
-    await first.elector.attempt()
-    await second.elector.attempt()
-    assert second.elector.pause == TERMS.look
-    time.now += 9.99
-    assert second.elector.pause == pytest.approx(0.01)

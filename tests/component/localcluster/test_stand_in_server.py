@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.long import LONG, long_form
+from tests.long import LONG
 
 from localcluster.node.stand_in import StandIn
 from localcluster.standin.served import SERVER
@@ -18,10 +18,6 @@ from localcluster.waiting import eventually
 ROOT = Path(__file__).parents[3]
 WERF = ROOT / "hack" / "localcluster" / "standin" / "werf"
 HANG = 60.0
-AS_OTHERS = long_form(
-    "tests/component/localcluster/test_stand_in_server.py"
-    "::test_its_output_and_exit_code_are_the_same"
-)
 
 
 @pytest.fixture(scope="module")
@@ -79,35 +75,6 @@ def is_ended(connection: socket.socket) -> bool:
     while connection.recv(65536):
         pass
     return True
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variables", "code", "said"),
-    [
-        pytest.param(["version"], {}, 0, ("v2.75.3\n", ""), marks=AS_OTHERS),
-        (["version"], {"COPYRATOR_WERF": "3.2"}, 0, ("v3.2.0\n", "")),
-        pytest.param(
-            ["bundle", "plan", "--x"],
-            {},
-            1,
-            ("", "Error: unknown flag: --x\n"),
-            marks=AS_OTHERS,
-        ),
-        (["cr", "login", "é"], {"WERF_USERNAME": ""}, 1, ("", "Error: provide --username\n")),
-    ],
-)
-def test_its_output_and_exit_code_are_the_same(
-    server: dict[str, str],
-    tmp_path: Path,
-    arguments: list[str],
-    variables: dict[str, str],
-    code: int,
-    said: tuple[str, str],
-) -> None:
-    for where in ({}, server):
-        ran = start(arguments, {**variables, **where}, tmp_path)
-        assert ran.communicate(timeout=HANG) == said, where
-        assert ran.returncode == code, where
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if LONG else [signal.SIGTERM])

@@ -1,4 +1,4 @@
-"""Reading certificates out of objects: which are found, and what is passed over."""
+"""Certificates in objects: which are found, what is passed over, and the metric of their ends."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from tests.builders.encoding import b64
 from tests.steps import STEP_SECONDS, assert_quick
 
+from copyrator.api.keys import RuleKey
+from copyrator.copies.certificates.expiry import CERTIFICATE_RULES, CertificateGauge
 from copyrator.copies.certificates.reading import (
     CERTIFICATE_BYTES,
     CERTIFICATE_KEYS,
     CERTIFICATES_READ,
     certificates_in,
 )
+from copyrator.metrics import Metrics
 from localcluster.signing import PRIVATE, self_signed
+
+# --- Reading certificates out of objects: which are found, and what is passed over ----------------
+
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -258,3 +264,40 @@ def test_broken_bytes_never_raise(noise: bytes, at: int, byte: int):
         for name, key, _ in found({"data": {"k": block}}):
             assert key == "k"
             assert name.isprintable()
+
+
+# --- The metric of certificates: of a limited number of rules -------------------------------------
+
+
+def end(days: int) -> float:
+    return (NOW + timedelta(days=days)).timestamp()
+
+
+def shown(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.labels["rule"]: sample.value
+        for family in metrics.certificate_expiry_timestamp_seconds.collect()
+        for sample in family.samples
+    }
+
+
+def test_the_rules_whose_certificates_end_first_are_shown():
+    metrics = Metrics()
+    noted = CertificateGauge(metrics)
+    for number in range(CERTIFICATE_RULES + 5):
+        noted.note(RuleKey("home", f"r{number}"), end(500 - number))
+    expected = {f"home/r{number}": end(500 - number) for number in range(5, CERTIFICATE_RULES + 5)}
+    assert shown(metrics) == expected
+    last = RuleKey("home", f"r{CERTIFICATE_RULES + 4}")
+    noted.forget(last)
+    noted.forget(RuleKey("home", "r50"))
+    assert shown(metrics).keys() - expected.keys() == {"home/r4", "home/r3"}
+    assert expected.keys() - shown(metrics).keys() == {"home/r50", f"{last.namespace}/{last.name}"}
+
+
+def test_a_renewed_certificate_changes_its_rules_end():
+    metrics = Metrics()
+    noted = CertificateGauge(metrics)
+    for days in (3, 90):
+        noted.note(RuleKey("home", "r"), end(days))
+        assert shown(metrics) == {"home/r": end(days)}

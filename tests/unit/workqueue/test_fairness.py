@@ -190,18 +190,6 @@ def test_slots_go_round_between_groups(groups: list[tuple[str, int]]) -> None:
     simulate(main)
 
 
-async def test_a_limit_keeps_nothing_of_those_that_gave_up() -> None:
-    limit = FairLimit(each=1, together=1)
-    await limit.acquire("a")
-    waiting = [asyncio.create_task(limit.acquire(group)) for group in "abc"]
-    await asyncio.sleep(0)
-    assert len(limit) == 3
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert len(limit) == 1
-
-
 async def test_work_for_no_tenant_has_no_limit() -> None:
     limit = FairLimit(each=1, together=1)
     async with asyncio.timeout(60), limit.slot("a"), limit.slot(None), limit.slot(None):
@@ -248,12 +236,6 @@ async def test_another_namespaces_newest_is_dropped_only_if_it_still_has_more(
     queue, found = filled(3, *items.split())
     assert found == [dropped]
     assert sorted(await served(queue)) == sorted(set(items.split()) - {dropped})
-
-
-async def test_namespaces_take_turns_and_their_items_stay_in_order() -> None:
-    queue, dropped = filled(9, "a1", "a2", "a3", "b1", "b2", "c1")
-    assert dropped == []
-    assert await served(queue) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
 async def test_a_namespace_that_fills_the_queue_again_and_again_is_served_once_in_a_turn() -> None:
