@@ -16,7 +16,7 @@ from tests.component.copies.conftest import (
     reason,
     synced,
 )
-from tests.component.kube.fake_api import error, until
+from tests.component.kube.fake_api import until
 from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.keys import RuleKey
@@ -99,23 +99,6 @@ async def test_under_constant_change_a_status_is_written_in_time(cluster, operat
     changing = asyncio.create_task(change_source(cluster))
     try:
         await until(lambda: reason(cluster) == "Progressing")
-    finally:
-        changing.cancel()
-
-
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
-async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster, operator):
-    await sync_rule(cluster)
-
-    async def refuse(request):
-        if "/namespaces/team-0/" in request.path:
-            return await error(403, "Forbidden", message="exceeded quota: small")(request)
-        return await cluster.serve(request)
-
-    cluster.always("update", refuse)
-    changing = asyncio.create_task(change_source(cluster))
-    try:
-        await until(lambda: counts(cluster).get("failed") == 1)
     finally:
         changing.cancel()
 

@@ -206,26 +206,3 @@ async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster,
     await until(lambda: reason(cluster, "rule") == "Synced", "synced")
     await operator.settled()
     assert told(operator) == ["CertificateExpiring"]
-
-
-async def test_composed_objects_tell_the_certificates_that_came_out(cluster, operator):
-    stage(cluster)
-    ends = in_seconds(3 * DAY)
-    texts = {"ca.crt": certificate("old", in_seconds(-DAY)) + certificate("ca", ends)}
-    cluster.object("configmaps", HOME, "ca", data=texts)
-    text = "{{ sources.ca | pem_bundle(key='ca.crt', drop_expired=true) }}"
-    spec = {
-        "sources": [{"as": "ca", "kind": "ConfigMap", "namespace": HOME, "name": "ca"}],
-        "template": {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "bundle"},
-            "data": {"all.crt": text},
-        },
-        "targets": {"namespaces": ["team-*"]},
-    }
-    make_rule(cluster, "rule", spec)
-    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
-    assert status_of(cluster)["certificates"] == [
-        {"source": "ca", "key": "all.crt", "commonName": "ca", **period(ends)}
-    ]

@@ -206,26 +206,6 @@ async def test_an_unmanaged_object_is_left_alone_and_not_asked_about_again_and_a
     assert cluster.objects[COPY]["data"] == {"key": "theirs"}
 
 
-async def test_of_two_rules_the_older_wins_and_the_other_takes_over_when_it_goes(cluster, operator):
-    for name in ("team", "other"):
-        cluster.namespace(name)
-    cluster.object("configmaps", HOME, "app", data={"key": "first"})
-    cluster.object("configmaps", "other", "app", data={"key": "second"})
-    only = {"targets": {"namespaces": ["team"]}}
-    make_rule(cluster, "first", by_name("app", **only))
-    await copied(cluster, wanted=["team"])
-    second = {"source": {"kind": "ConfigMap", "name": "app", "namespace": "other"}, **only}
-    make_rule(cluster, "second", second)
-    await until(lambda: counts(cluster, "second").get("conflicts") == 1)
-    await operator.settled()
-    assert cluster.objects[COPY]["data"] == {"key": "first"}
-    cluster.gone("copyrators", HOME, "first")
-    await until(lambda: cluster.found("copyrators", HOME, "first") is None)
-    await until(lambda: cluster.objects[COPY]["data"] == {"key": "second"})
-    await until(lambda: reason(cluster, "second") == "Synced")
-    assert cluster.of("delete") == []
-
-
 async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_finish(
     cluster, operator
 ):
@@ -305,17 +285,6 @@ async def test_only_what_changed_is_read(cluster, operator):
     await operator.settled()
     assert [s.path.rsplit("/", 1)[-1] for s in cluster.of("get")] == [last]
     assert [verb for verb, _ in cluster.writes("configmaps")] == ["update"]
-
-
-async def test_sources_of_a_shared_watch_come_go_and_come_back(cluster, operator):
-    await served(cluster)
-    last = names_of()[-1]
-    cluster.gone("configmaps", HOME, last)
-    await until(lambda: copy(cluster, last) is None)
-    await until(lambda: reason(cluster, last) == "SourceNotFound")
-    cluster.object("configmaps", HOME, last, data={"of": "again"})
-    await until(lambda: copy(cluster, last) == {"of": "again"})
-    await until(lambda: reason(cluster, last) == "Synced")
 
 
 async def test_a_source_that_cannot_be_read_now_is_not_gone(cluster, operator):

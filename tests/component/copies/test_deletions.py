@@ -10,7 +10,6 @@ from tests.component.copies.conftest import (
     Operator,
     annotate_rule,
     by_name,
-    counts,
     edit_rule,
     is_failing,
     make_rule,
@@ -106,17 +105,6 @@ async def test_a_confirmation_ahead_counts(cluster, copied):
     confirm(cluster, 2)
     rule(cluster, TYPO)
     await until(lambda: cluster.copies("configmaps", "app") == [])
-
-
-async def test_writes_go_on_while_deletions_wait(cluster, copied):
-    cluster.namespace("tem-1")
-    rule(cluster, TYPO)
-    await until(lambda: "tem-1" in cluster.copies("configmaps", "app"))
-    await unconfirmed(cluster)
-    cluster.object("configmaps", HOME, "app", data={"key": "changed"})
-    await until(lambda: cluster.found("configmaps", "tem-1", "app")["data"] == {"key": "changed"})
-    await copied.settled()
-    assert cluster.copies("configmaps", "app") == [*MANY, "tem-1"]
 
 
 async def test_the_decision_is_recorded_before_anything_is_written(cluster, copied):
@@ -225,17 +213,6 @@ async def test_what_needs_no_confirmation_is_done_at_once(cluster, copied, targe
     await until(lambda: cluster.copies("configmaps", "app") == left)
     await until(lambda: reason(cluster) in ("Synced", "NoTargets"))
     assert "unconfirmed" not in status_of(cluster)
-
-
-async def test_terminating_namespaces_do_not_count(cluster, copied):
-    """Two copies of 24 stay; the others' namespaces are going anyway."""
-    for name in MANY[:20]:
-        going = {"name": name, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-        cluster.write(f"/api/v1/namespaces/{name}", {"metadata": going})
-    await copied.settled()
-    rule(cluster, TYPO)
-    await until(lambda: cluster.copies("configmaps", "app") == MANY[:20])
-    await until(lambda: reason(cluster) == "NoTargets")
 
 
 async def test_a_rule_that_takes_the_copies_over_makes_it_no_deletion(cluster, copied):
@@ -406,25 +383,6 @@ async def test_a_deleted_rule_waits_for_a_view_of_its_copies_and_of_namespaces(
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     assert cluster.copies("configmaps", "app") == []
     await again.stop()
-
-
-async def test_a_terminating_namespace_holds_nobody_up(cluster, copied):
-    stuck = "/api/v1/namespaces/team-00"
-    held = {**cluster.objects[stuck]}
-    held["metadata"] = {**held["metadata"], "finalizers": ["kubernetes"]}
-    cluster.write(stuck, held)
-    cluster.drop(stuck)
-    await until(lambda: counts(cluster)["desired"] == len(MANY) - 1)
-    cluster.object("configmaps", HOME, "app", data={"key": "new"})
-    await until(
-        lambda: all(
-            cluster.found("configmaps", name, "app")["data"] == {"key": "new"} for name in MANY[1:]
-        )
-    )
-    await until(lambda: reason(cluster) == "Synced")
-    assert cluster.found("configmaps", "team-00", "app")["data"] == {"key": "value"}
-    cluster.gone("copyrators", HOME, "rule")
-    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
 
 
 async def test_a_mass_change_is_superseded_by_the_rules_deletion(cluster, copied):

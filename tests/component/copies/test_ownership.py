@@ -11,7 +11,6 @@ from tests.component.copies.conftest import (
     counts,
     is_failing,
     make_rule,
-    ready_of,
     reason,
     rule_body,
     status_of,
@@ -22,7 +21,6 @@ from tests.component.copies.test_tenants import ready, secret, space, status, te
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
-from copyrator.copies.targets.unmanaged import UNMANAGED_WATCHES
 from copyrator.copies.timing import CopyTiming
 
 # --- Whose a copy is: proved by a seal, never by marks or by the name that a writer gives himself -
@@ -110,20 +108,6 @@ async def test_another_version_that_holds_what_is_wanted_costs_one_read_and_no_w
     await until(lambda: len(reads(cluster)) == 1)
     await copied.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, [])
-
-
-async def test_our_own_writes_are_not_read_nor_is_anything_at_a_start(cluster, copied):
-    cluster.seen.clear()
-    cluster.object("configmaps", HOME, "app", data={"key": "new"})
-    await until(lambda: cluster.objects[PLACE]["data"] == {"key": "new"})
-    await copied.settled()
-    await copied.stop()
-    again = Operator(cluster)
-    await again.start()
-    await until(lambda: reason(cluster) == "Synced")
-    await again.settled()
-    await again.stop()
-    assert (reads(cluster), writes(cluster)) == ([], ["update"])
 
 
 async def test_what_was_forged_while_nobody_looked_is_found_in_the_daily_round(cluster, copied):
@@ -384,43 +368,6 @@ async def test_one_that_changes_all_the_time_is_looked_at_now_and_then(cluster, 
     assert requests(cluster) == []  # ten seconds haven't passed
 
 
-@no_rereads
-async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, operator):
-    await in_the_way(cluster, operator, THEIRS)
-    assert len(watched(operator)) == 1
-    cluster.gone("copyrators", HOME, "rule")
-    await until(lambda: not watched(operator), "nobody's conflict is watched")
-    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
-    make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: len(watched(operator)) == 1, "it is watched again")
-    await operator.idle()
-    await operator.controller.stop()
-    assert watched(operator) == []
-
-
-@frequent_rereads
-async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, another):
-    operator = await another()
-    cluster.namespace(TEAM)
-    first = [f"a-{number}" for number in range(UNMANAGED_WATCHES)]
-    for name in (*first, "b"):
-        cluster.object("configmaps", TEAM, name, data=THEIRS)
-        cluster.object("configmaps", HOME, name, data=OURS)
-        make_rule(cluster, name, by_name(name))
-        await until(lambda name=name: counts(cluster, name).get("conflicts") == 1)
-    assert len(watched(operator)) == UNMANAGED_WATCHES
-
-    def reads():
-        return [s.headers["Accept"] for s in cluster.of("get") if s.path == f"{PLACES}/b"]
-
-    await until(lambda: len(reads()) == 5, "it is looked at again")
-    assert ["as=Partial" in accept for accept in reads()] == [True, False, True, True, True]
-    for name in ("b", *first):  # the first of these has no watch
-        cluster.gone("configmaps", TEAM, name)
-        await until(lambda name=name: reason(cluster, name) == "Synced")
-    assert watched(operator) == []
-
-
 # --- it is what the rule wants --------------------------------------------------------------------
 
 
@@ -446,23 +393,6 @@ async def test_an_object_that_is_as_wanted_counts_as_right_and_is_never_touched(
     await operator.settled()
     assert cluster.objects[PLACE]["metadata"]["resourceVersion"] == version
     assert requests(cluster) == ["create", "get", "get"]
-
-
-async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_differs(
-    cluster, operator
-):
-    await in_the_way(cluster, operator, OURS, "satisfied")
-    cluster.object("configmaps", HOME, "app", data={"key": "newer"})
-    await until(lambda: is_failing(cluster))
-    ((why, message),) = failures(cluster)
-    assert why == "Conflict"
-    assert message.endswith("or set spec.onConflict (it differs in data)")
-    assert ready_of(cluster)["message"].startswith(
-        f"{TEAM}/app: Conflict (differs in data), 1 of 1: "
-    )
-    assert cluster.objects[PLACE]["data"] == OURS
-    cluster.object("configmaps", HOME, "app", data=OURS)
-    await until(lambda: reason(cluster) == "Satisfied")
 
 
 @frequent_rereads

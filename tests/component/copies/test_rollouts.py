@@ -205,19 +205,6 @@ async def test_changed_content_is_written_step_by_step(cluster, stage):
         assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
 
 
-async def test_a_first_copy_of_a_rule_is_written_at_once_and_so_is_a_change_without_a_rollout(
-    cluster,
-):
-    async with staged(cluster, by_name("x")) as stage:
-        stage.change("new")
-        await until(lambda: len(stage.holding("new")) == TARGETS, "all at once")
-        assert "rollout" not in stage.status
-        stage.edit(**spec())
-        await stage.done("new")
-        stage.edit(rollout=None)
-        await until(lambda: "rollout" not in stage.status, "no rollout any more")
-
-
 async def test_steps_begin_also_where_an_edit_of_the_rule_adds_them_and_changes_the_content(
     cluster,
 ):
@@ -254,17 +241,6 @@ async def test_new_namespaces_and_deleted_copies_get_the_new_content_and_edited_
 # --- other changes meanwhile ----------------------------------------------------------------------
 
 
-async def test_a_change_back_to_what_few_copies_hold_is_a_change(cluster, stage):
-    stage.edit(**spec(steps=["5", "100%"]))
-    stage.change("new")
-    await stage.at_step(1, "t0", "t1", "t2", "t3", "t4")
-    stage.edit(**spec(steps=["1", "100%"]))
-    stage.change("old")
-    await stage.at_step(1, "t0", "t5", value="old")
-    stage.wait()
-    await stage.done("old")
-
-
 # --- restarts, pauses, deletion -------------------------------------------------------------------
 
 
@@ -281,19 +257,6 @@ async def test_a_restart_goes_on_where_the_rollout_was(cluster, stage):
     stage.change("newer")
     await stage.start()
     await stage.at_step(1, "t0", value="newer")
-
-
-@pytest.mark.parametrize("paused", [{"suspend": True}, {"mode": "Plan"}])
-async def test_a_paused_rule_takes_no_step_and_goes_on_afterwards(cluster, stage, paused):
-    await stage.first_step()
-    stage.edit(**paused)
-    await until(lambda: reason(cluster, "r") in ("Suspended", "Planned"), "paused")
-    stage.wait()
-    await stage.settled()
-    assert stage.holding("new") == ["t0"]
-    assert stage.rollout["step"] == 1
-    stage.edit(suspend=False, mode="Apply")
-    await stage.at_step(2, "t0", "t1", "t2")
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -370,47 +333,6 @@ async def test_a_template_rolls_out_its_edits_and_follows_labels_of_namespaces_a
         assert stage.value("t5") == "blue"
 
 
-async def test_a_template_of_sources_rolls_out_their_changes(cluster):
-    stage, name = Stage(cluster), "x-{{ namespace.name }}"
-    for number in range(TARGETS):
-        cluster.namespace(f"t{number}")
-    stage.change("old", "source")
-    rule = {
-        "sources": [{"as": "one", "kind": "ConfigMap", "name": "source"}],
-        "template": {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name},
-            "data": {"a": "{{ sources.one.data.a }}"},
-        },
-        "rollout": spec()["rollout"],
-        "targets": {"namespaces": ["t*"]},
-    }
-
-    def values() -> list[str]:
-        return [
-            cluster.found("configmaps", f"t{n}", name.replace("{{ namespace.name }}", f"t{n}"))[
-                "data"
-            ]["a"]
-            for n in range(TARGETS)
-        ]
-
-    await stage.start()
-    make_rule(cluster, "r", rule)
-    await until(lambda: reason(cluster, "r") == "Synced", "synced")
-    assert values() == ["old"] * TARGETS
-    stage.change("new", "source")
-    await until(lambda: values() == ["new", *["old"] * 5] and "nextAt" in stage.rollout, "one")
-    await stage.restart()
-    await stage.settled()
-    assert values() == ["new", *["old"] * 5]
-    stage.wait()
-    await until(lambda: values() == ["new"] * 3 + ["old"] * 3 and "nextAt" in stage.rollout, "half")
-    stage.wait()
-    await until(lambda: values() == ["new"] * 6 and reason(cluster, "r") == "Synced", "all")
-    await stage.stop()
-
-
 # --- consumers ------------------------------------------------------------------------------------
 
 
@@ -451,22 +373,6 @@ async def healthy(cluster) -> AsyncIterator[Stage]:
     timing = CopyTiming(consumer_read=0.1)
     async with staged(cluster, spec(health=True), timing=timing) as stage:
         yield stage
-
-
-async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
-    stage = healthy
-    workload(cluster, "t2", ready=0)
-    await stage.first_step()
-    stage.wait(PAUSE - 30)
-    stage.edit(**spec(health=True, steps=["3", "100%"]))
-    await stage.at_step(1, "t0", "t1", "t2")
-    stage.wait(60)
-    await stage.settled()
-    await stage.at_step(1, "t0", "t1", "t2")
-    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
-    workload(cluster, "t1", ready=0)
-    stage.wait()
-    await stopped(stage, "t1")
 
 
 async def stop_at_first_step(stage: Stage) -> None:
@@ -511,23 +417,6 @@ async def test_a_consumer_that_was_healthy_and_isnt_any_more_stops_the_rollout(c
     assert reason(cluster, "r") == "RolloutStopped"
 
 
-async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
-    stage = healthy
-    workload(cluster, "t0", "api")
-    await stop_at_first_step(stage)
-    workload(cluster, "t0", "api", ready=0)
-    workload(cluster, "t0", ready=1)
-    await until(lambda: "t0/api isn't healthy" in stage.message, "another one isn't")
-    workload(cluster, "t0", "api", ready=1)
-    await stage.at_step(2, "t0", "t1", "t2")
-    assert "stopped" not in stage.rollout
-    stage.wait()
-    await stage.at_step(3, *(f"t{n}" for n in range(6)))
-    assert "it ends at" in stage.message
-    stage.wait()
-    await stage.done()
-
-
 async def test_a_stopped_rollout_is_resumed_at_its_step_only(cluster, healthy):
     stage = healthy
     await stop_at_first_step(stage)
@@ -550,15 +439,6 @@ async def test_a_rollout_is_finished_at_once_also_a_stopped_one(cluster, healthy
     stage.passed += timedelta(seconds=2)
     stage.change("newer")
     await stage.at_step(1, "t0", value="newer")  # it isn't for another content
-
-
-async def test_health_waits_at_least_the_operators_time(cluster):
-    quick = spec(health=True, pause="1s")
-    async with staged(cluster, quick, rollout_health_pause=PAUSE) as stage:
-        await stage.first_step()
-        stage.wait(PAUSE - 30)
-        await stage.settled()
-        await stage.at_step(1, "t0")
 
 
 def refuse_workloads(cluster) -> None:
@@ -616,17 +496,3 @@ async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(clu
         stage.wait()
         await stage.done()
         assert restarts(cluster) == [f"t{n}" for n in range(TARGETS)]
-
-
-async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluster):
-    consumers_to_restart(cluster)
-    async with staged(cluster, spec(restart="Consumers")) as stage:
-        await stage.first_step()
-        stage.change("old")
-        await stage.done("old")
-        assert restarts(cluster) == ["t0", "t0"]
-        stage.change("newer")
-        await stage.at_step(1, "t0", value="newer")
-        stage.finish()
-        await stage.done("newer")
-        assert restarts(cluster) == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]

@@ -22,7 +22,6 @@ from tests.gitops import argocd, flux
 
 from copyrator.api import names
 from copyrator.api.reasons.rules import RuleEvent
-from copyrator.api.rule_status import MAX_FAILURES
 from copyrator.copies.timing import CopyTiming
 
 # --- A rule that matches no namespace is Ready, and says that it matches none ---------------------
@@ -285,19 +284,6 @@ async def test_the_lag_is_measured_once_for_each_change_of_a_source(cluster, ope
     cluster.object("configmaps", HOME, "other", data={"key": "changed"})
     await operator.settled()
     assert sample(operator, "copy_lag_seconds_count") == 1
-
-
-async def test_a_status_holds_twenty_failures_however_many_there_are(cluster, operator):
-    for number in range(MAX_FAILURES + 10):
-        cluster.namespace(f"team-{number:02}")
-        cluster.object("configmaps", f"team-{number:02}", "app", data={"key": "theirs"})
-    copy_app(cluster)
-    await until(lambda: counts(cluster).get("conflicts") == MAX_FAILURES + 10)
-    failures = status_of(cluster)["failures"]
-    assert len(failures) == MAX_FAILURES
-    assert {failure["reason"] for failure in failures} == {"Conflict"}
-    assert all(failure["message"] for failure in failures)
-    assert failures == sorted(failures, key=lambda one: one["namespace"])
 
 
 # --- Owners of target namespaces learn by an Event why a copy is missing; others learn nothing ----

@@ -97,23 +97,6 @@ async def test_the_last_to_leave_ends_the_watch(patient: InformerFactory, api: F
     assert api.count("list") == 2
 
 
-async def test_a_listener_can_leave_and_join_while_it_is_told(
-    pool: InformerFactory, api: FakeApi
-) -> None:
-    joined: list[str] = []
-
-    def leave(name: ObjectName, old: Any, new: Any) -> None:
-        first.release()
-        pool.acquire(SPEC, lambda name, old, new: joined.append(name.name))
-
-    first = pool.acquire(SPEC, leave)
-    stays = Listener()
-    pool.acquire(SPEC, stays)
-    await until(lambda: api.watches == 1, "the watch stands")
-    api.put("a")
-    await until(lambda: stays.names == ["+a"] and joined == ["a"], "each hears it once")
-
-
 async def test_a_listener_that_fails_harms_nobody(pool: InformerFactory, api: FakeApi) -> None:
     def fail(*_: Any) -> None:
         raise ValueError("a mistake")
@@ -315,20 +298,6 @@ async def test_a_second_opinion_asks_everywhere(
     put_namespace(api, "c")
     await until(lambda: api.watches == 3, "a namespace more")
     assert everything.reflector.lists > before, "it holds no count back"
-
-
-async def test_who_leaves_hears_no_more_and_the_watches_end(
-    everything: Registration, api: FakeApi, heard: ScopedListener
-) -> None:
-    everything.release()
-    everything.release()
-    await until(lambda: api.watches == 0, "the watches end")
-    heard = len(heard.heard)
-    put_namespace(api, "c")
-    api.put("one", "a")
-    api.put("three", "c")
-    await until(lambda: api.count("get") > 20, "some looks later")
-    assert len(heard.heard) == heard
 
 
 async def test_namespaces_are_told_when_they_change_and_only_then(

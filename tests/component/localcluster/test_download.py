@@ -29,8 +29,6 @@ from localcluster.progress import Progress
 ARCH = go_platform().split("/")[1]
 ETCD = f"github.com/etcd-io/etcd/releases/download/v3.6.7/etcd-v3.6.7-linux-{ARCH}.tar.gz"
 ETCD_MEMBER = f"etcd-v3.6.7-linux-{ARCH}/etcd"
-KUBERNETES = f"dl.k8s.io/release/v1.34.4/bin/linux/{ARCH}"
-SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.26.8; exit; fi
@@ -213,12 +211,6 @@ def test_nobody_is_asked_unless_it_was_wanted(
     assert publisher.asked == []
 
 
-def serve_programs_of_kubernetes(publisher: Publisher) -> None:
-    for server in SERVERS:
-        publisher.files[f"{KUBERNETES}/{server}"] = script(f"Kubernetes v1.34.4 ({server})")
-    publisher.pin()
-
-
 def test_without_a_pin_it_is_compiled(
     publisher: Publisher, programs: Programs, output: io.StringIO
 ) -> None:
@@ -320,55 +312,3 @@ def test_a_mirror_is_an_https_url_without_a_password(
 
     assert_compiled(programs, output, "COPYRATOR_MIRROR is not an https URL without a user")
     assert "secret" not in output.getvalue()
-
-
-def test_parallel_runs_download_once(publisher: Publisher, programs: Programs) -> None:
-    both = threading.Barrier(2, timeout=10)
-
-    def find() -> None:
-        both.wait()
-        programs.find(["etcd"])
-
-    threads = [threading.Thread(target=find) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert publisher.asked == [ETCD]
-
-
-@pytest.fixture
-def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory as setup-envtest makes it, of the pinned versions."""
-    directory = tmp_path / "assets"
-    directory.mkdir()
-    says = {
-        "etcd": "etcd Version: 3.6.1",
-        "kube-apiserver": "Kubernetes v1.34.0",
-        "kubectl": "Client Version: v1.34.0",
-    }
-    for name, line in says.items():
-        (directory / name).write_bytes(script(line))
-        (directory / name).chmod(0o755)
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(directory))
-    return directory
-
-
-def test_what_the_assets_lack_is_downloaded(
-    publisher: Publisher,
-    programs: Programs,
-    assets: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    serve_programs_of_kubernetes(publisher)
-
-    found = programs.find([*SERVERS, "etcd"])
-
-    ours = {name: path.parent == assets for name, path in found.items()}
-    assert {name for name in ours if ours[name]} == {"etcd", "kube-apiserver", "kubectl"}
-    assert publisher.asked == [
-        f"{KUBERNETES}/kube-controller-manager",
-        f"{KUBERNETES}/kube-scheduler",
-    ]
-    assert capsys.readouterr().err == ""

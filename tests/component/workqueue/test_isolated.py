@@ -147,16 +147,6 @@ async def test_a_caller_that_gives_up_leaves_no_answer_to_the_next(isolated: Iso
     assert await isolated.call(product, "a", 5, 5) == 25
 
 
-async def test_closing_waits_for_a_child_that_another_call_ends(isolated: Isolated) -> None:
-    assert await isolated.call(len, "a", [1]) == 1
-    child = isolated._child
-    assert child is not None
-    first, second = asyncio.create_task(isolated.close()), asyncio.create_task(isolated.close())
-    await second
-    assert child.returncode is not None
-    await first
-
-
 async def test_a_long_answer_that_is_given_up_is_no_obstacle(isolated: Isolated) -> None:
     given_up = asyncio.create_task(isolated.call(bytes, "a", 50_000_000))
     while (child := isolated._child) is None or len(child.stdout._buffer) < 300_000:  # type: ignore[union-attr]

@@ -94,16 +94,6 @@ def test_what_cannot_be_read_hides_nothing_after_it():
     assert found({"data": "x", "binaryData": {"m": b64(A)}}) == [("a", "m", 10)]
 
 
-def test_certificates_that_end_together_are_all_found():
-    p, q = certificate("p"), certificate("q")
-    assert sorted(name for name, _, _ in found({"data": {"k": q + p}})) == ["p", "q"]
-
-
-def test_long_names_of_sources_and_keys_are_cut():
-    (one,) = certificates_in("ConfigMap", {"data": {"k" * 999: A}}, "s" * 999)
-    assert (one.source, one.key) == ("s" * 512, "k" * 512)
-
-
 def test_only_the_five_that_end_first_are_kept_of_all_keys():
     data = {f"k{days}": certificate(f"c{days}", days=days) for days in (9, 3, 7, 1, 8, 2, 6)}
     assert [days for _, _, days in found({"data": data})] == [1, 2, 3, 6, 7]
@@ -182,14 +172,6 @@ def test_of_several_keys_so_many_bytes_are_read():
     fits = A + " " * (CERTIFICATE_BYTES - len(A) - len(B))
     for first, names in ((fits, ["a", "b"]), (fits + " ", ["a"])):
         assert [name for name, _, _ in found({"data": {"k": first, "l": B}})] == names
-
-
-def test_a_common_name_that_is_no_text_is_left_out():
-    der = x509.load_pem_x509_certificate(A.encode()).public_bytes(serialization.Encoding.DER)
-    broken = der.replace(b"\x0c\x01a", b"\x0c\x01\xff")
-    assert broken != der
-    text = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(broken).decode()}\n"
-    assert found({"data": {"k": f"{text}-----END CERTIFICATE-----"}}) == [("", "k", 10)]
 
 
 @cache

@@ -99,16 +99,6 @@ def test_ten_minutes_without_a_change_by_others_end_it_and_it_begins_anew(fights
     assert fought(fights, clock, 5) == [0, 0, 0, 1, 3]
 
 
-def test_a_change_within_the_ten_minutes_goes_on_where_it_was(fights, clock):
-    fought(fights, clock, 60)
-    clock.now += 590
-    fights.change(KEY)
-    assert fights.remaining(KEY) == 600
-    assert fights.wait(KEY) == 0
-    fights.count(KEY, 1, foreign=True)
-    assert fights.wait(KEY) > 60
-
-
 def test_a_deletion_by_others_keeps_the_fight(fights, clock):
     fought(fights, clock, 60)
     clock.now += 500
@@ -134,36 +124,6 @@ def test_a_fight_ends_ten_minutes_after_the_last_change_not_after_the_write(figh
     assert fights.remaining(KEY) == 595
 
 
-def test_what_was_written_a_minute_ago_doesnt_begin_a_fight(fights, clock):
-    fights.count(KEY, 2, foreign=True)
-    clock.now += 60
-    waits = []
-    for _ in range(3):
-        fights.count(KEY, 1, foreign=True)
-        waits.append(fights.wait(KEY))
-    assert waits == [0, 0, 1]
-
-
-def test_a_copy_that_isnt_wanted_any_more_begins_anew(fights):
-    for _ in range(2):
-        fights.count(KEY, 1, foreign=True)
-    fights.end(KEY)
-    fights.count(KEY, 1, foreign=True)
-    assert fights.get(KEY) is None
-
-
-def test_the_second_write_is_repeated_and_the_third_is_the_next_of_a_fight(fights, clock):
-    found = []
-    for _ in range(3):
-        found.append((fights.is_repeated(KEY), fights.is_next(KEY)))
-        fights.count(KEY, 1, foreign=True)
-    assert found == [(False, False), (True, False), (True, True)]
-    clock.now += 300
-    assert fights.is_repeated(KEY)
-    assert fights.is_next(KEY)
-    assert not fights.is_repeated(OTHER)
-
-
 def test_the_fight_of_one_copy_delays_no_other(fights, clock):
     fought(fights, clock, 300)
     assert fights.wait(OTHER) == 0
@@ -177,15 +137,6 @@ def test_an_attempt_that_isnt_complete_counts_only_its_requests(fights, clock):
     assert fights.get(KEY) is None
     fights.count(KEY, 1, foreign=True)
     assert fights.wait(KEY) == 8
-
-
-def test_three_changes_are_reported_when_a_fourth_follows(fights):
-    for _ in range(3):
-        fights.change(KEY)
-        fights.count(KEY, 1, foreign=True)
-    assert (len(fights), fights.wait(KEY)) == (0, 1)
-    fights.change(KEY)
-    assert len(fights) == 1
 
 
 def test_a_copy_that_others_deleted_is_lost_until_it_is_created(fights, clock):
@@ -303,14 +254,6 @@ CHANGES = [
         [ours(**DATA), managed("tool", 5, **{"f:metadata": {"f:labels": {"f:tool": {}}}})],
         "another client with the field manager copyrator changes it",
     ),
-    (
-        "a label of the copy",
-        configmap(),
-        [
-            managed("tool", 5, **{"f:metadata": {"f:labels": {"f:app": {}}}}),
-        ],
-        "tool changes metadata.labels.app",
-    ),
     ("a key is removed", configmap(), [ours()], "another client removes data.key"),
     (
         "a key is removed by one who has other fields",
@@ -324,31 +267,7 @@ CHANGES = [
         [ours(), managed("gizmos", 5, **{"f:spec": {"f:size": {}, "f:parts": {}}}), STATUS],
         "gizmos changes spec.parts and 1 more",
     ),
-    (
-        "what others own beside us doesn't count",
-        gizmo(),
-        [ours(**{"f:spec": {"f:size": {}}}), managed("gizmos", 5, **{"f:other": {"f:x": {}}})],
-        "another client with the field manager copyrator changes it",
-    ),
     ("under our own name", configmap(), [ours(**DATA)], "the field manager copyrator changes it"),
-    (
-        "under our own name, in two entries",
-        configmap(),
-        [ours(), managed(names.FIELD_MANAGER, 2, **DATA)],
-        "the field manager copyrator changes it",
-    ),
-    (
-        "a field beside the data",
-        configmap(),
-        [ours(**DATA), managed("tool", 5, **{"f:immutable": {}})],
-        "tool changes immutable",
-    ),
-    (
-        "an empty map of data is no change",
-        configmap(),
-        [ours(**DATA), managed("tool", 5, **{"f:data": {".": {}}, "f:binaryData": {".": {}}})],
-        "another client with the field manager copyrator changes it",
-    ),
     (
         "items that others add to a list don't count",
         gizmo(),
@@ -435,18 +354,6 @@ def test_what_came_before_our_own_write_needs_no_look(clock, seen, written, susp
     drift.suspect(DRIFTING, seen)
     drift.wrote(DRIFTING, written)
     assert (drift.wait(DRIFTING) is not None) == suspected
-
-
-def test_what_was_read_long_ago_is_forgotten(clock):
-    drift = CopyDriftTracker(clock)
-    drift.reading(DRIFTING)
-    drift.suspect(DRIFTING, "5")
-    clock.now += DEFAULT_TIMING.reread - 1
-    drift.forget_old()
-    assert drift.wait(DRIFTING) == 1
-    clock.now += 2
-    drift.forget_old()
-    assert not drift._read
 
 
 def walked(clock, copies, seconds, step=10.0):

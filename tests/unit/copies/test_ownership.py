@@ -675,7 +675,6 @@ def test_sealers_with_one_key_are_equal():
 # --- adoption -------------------------------------------------------------------------------------
 
 
-TRACKING = "argocd.argoproj.io/tracking-id"
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1234"}
 MARKED = {"kubed.appscode.com/origin": "{}"}
 """Of config-syncer."""
@@ -714,13 +713,6 @@ def test_what_people_write_on_objects_of_their_own_makes_none_of_them_a_copy(ann
     assert kept_extras({"annotations": annotations}).annotations == annotations
 
 
-def test_labels_of_the_tools_go_too():
-    for tool in ("config-syncer", "ClusterSecret"):
-        made = COPIES[tool]
-        metadata = {**made, "labels": {**made["labels"], "app": "x"}}
-        assert kept_extras(metadata).labels == {"app": "x"}
-
-
 def test_what_a_tool_should_never_have_copied_goes_and_what_others_put_there_stays():
     annotations = {**MARKED, LAST_APPLIED: "{…}", "team": "a"}
     copied = managed(("annotations", ["kubed.appscode.com/origin", LAST_APPLIED, "team"]))
@@ -753,19 +745,6 @@ def test_owners_that_a_tool_copied_from_another_namespace_go():
         "managedFields": [copied],
     }
     assert [owner["uid"] for owner in kept_extras(metadata).owners] == ["5678"]
-
-
-def test_of_an_object_that_no_tool_made_everything_stays():
-    metadata = {
-        "labels": {"app.kubernetes.io/instance": "theirs"},
-        "annotations": {TRACKING: "theirs"},
-        "ownerReferences": [OWNER],
-        "finalizers": ["theirs/hold"],
-        "managedFields": [managed(("annotations", [TRACKING]))],
-    }
-    kept = kept_extras(metadata)
-    assert (kept.labels, kept.annotations) == (metadata["labels"], metadata["annotations"])
-    assert (kept.owners, kept.finalizers) == ((OWNER,), ("theirs/hold",))
 
 
 @pytest.mark.parametrize(

@@ -88,17 +88,6 @@ def test_an_object_in_the_way_is_named_with_what_differs():
     assert summary.samples[0].sample.message == "delete it (it differs in data, type)"
 
 
-def test_messages_that_name_their_namespace_are_the_same_message():
-    summary = RuleSummary(desired=3, failed=3)
-    for letter in "abc":
-        key = CopyKey("secrets", f"team-{letter}", "a")
-        text = f"namespace team-{letter} has no room"
-        summary.sample(key, FailureReason.QUOTA_EXCEEDED, text)
-    assert ready(summary).message == (
-        "3 namespaces (team-a, team-b, …): QuotaExceeded, 3 of 3: the namespace has no room"
-    )
-
-
 def test_what_others_change_back_is_told_apart_from_the_first_failure():
     summary = RuleSummary(desired=2, failed=1, contested=[CopyKey("secrets", "a", "a")])
     summary.contest = "a/a: someone sets data"
@@ -126,21 +115,6 @@ def test_partial_failure_is_said_of_a_part_only(summary, reason, numbers):
     found = ready(summary)
     assert found.message == f"a: Error, {numbers}: why"
     assert found.reason == (reason or "PartialFailure")
-
-
-def test_a_failure_is_named_beside_many_copies_that_others_change_back():
-    """A status has 20 samples."""
-    keys = [CopyKey("secrets", f"team-{number}", "a") for number in range(20)]
-    summary = RuleSummary(desired=30, failed=3, stuck=1, contested=keys)
-    summary.contest = "a/a: someone sets data"
-    for key in keys:
-        summary.sample(key, FailureReason.CONFLICT_PERSISTS, "someone")
-    for name in ("b", "c"):
-        summary.sample(CopyKey("secrets", name, "a"), FailureReason.TOO_LARGE, "no")
-    assert ready(summary).message.endswith(
-        "someone sets data. b/a: TooLarge, 3 of 30, 1 can't be removed: no"
-    )
-    assert [one.namespace for one in summary.samples] == ["b", *(key.namespace for key in keys[1:])]
 
 
 @pytest.mark.parametrize(
@@ -234,17 +208,6 @@ def test_writes_of_several_rules_are_one_event_of_their_namespace(kit: Kit) -> N
     text = "rules a, b, c and 1 more: created 8 copies: namespaces n1, n2 are new or changed"
     assert kit.told == [("Namespace/ops", "Normal", CHANGED, text)]
     assert kit.annotations == [{ANN_RULES: "a,b,c,d"}]
-
-
-def test_messages_that_differ_are_left_to_the_statuses(kit: Kit) -> None:
-    for name in ("a", "b"):
-        kit.reports.add(rule(name), "Synced", "2 copies are right")
-        kit.reports.add(rule(f"{name}2"), "NoTargets", f"{name} has none")
-    kit.reports.flush()
-    assert kit.told == [
-        ("Namespace/ops", "Normal", "Synced", "rules a, b: 2 copies are right"),
-        ("Namespace/ops", "Normal", "NoTargets", "rules a2, b2: see the status of each"),
-    ]
 
 
 def test_only_the_last_state_of_a_rule_is_told(kit: Kit) -> None:
@@ -435,16 +398,6 @@ def test_a_rule_that_was_never_reconciled() -> None:
         assert rule.write(found) == ready
     rule.edit(limit=10)
     assert rule.write(IDLE)[-1] == "suspended; never reconciled; edited while suspended"
-
-
-def test_a_status_of_an_earlier_operator_keeps_its_status() -> None:
-    rule = Creds()
-    rule.write(SYNCED)
-    rule.edit(suspend=True)
-    rule.write(IDLE)
-    del rule.status["suspension"]
-    rule.status["conditions"][0] |= {"status": "Unknown", "message": "spec.suspend is true"}
-    assert rule.write(IDLE) == ("Unknown", "False", "False", "Suspended", "suspended")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.conditions import conditions
 from tests.targets import EVERYWHERE
 
-from copyrator.api.keys import CopyKey, ObjectName, RuleKey
+from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.api.rule_status import CopyCounts, RuleStatus, read_rule_status
 from copyrator.api.schema import InvalidSpec
@@ -115,14 +115,6 @@ def test_of_a_rule_that_isnt_served_nothing_is_parsed_but_the_kind_of_its_copies
     assert found.kind == kind
 
 
-def test_a_rule_with_parts_of_odd_types_is_read_as_far_as_it_goes():
-    odd = {"uid": 5, "resourceVersion": None, "generation": "x", "finalizers": [1, "a"]}
-    found = Rule.from_body({"metadata": {"namespace": "ns", "name": "rule", **odd}, "spec": 5})
-    assert (found.uid, found.resource_version, found.generation) == ("", "", 1)
-    assert found.finalizers == ("a",)
-    assert isinstance(found.spec, InvalidSpec)
-
-
 def test_of_a_status_only_what_we_may_have_written_is_kept():
     ready = {"type": "Ready", "status": "True", "reason": "Synced", "message": ""}
     junk = {"type": "Junk", "message": "x" * 1_000_000}
@@ -138,29 +130,6 @@ def test_of_a_status_only_what_we_may_have_written_is_kept():
 
 
 # --- Which Secrets count as kubeconfigs of rules, so that they are copied nowhere -----------------
-
-
-HUB = ObjectName("home", "hub")
-
-
-def remote(version: int, **source: Any) -> Rule:
-    found = {"kind": "ConfigMap", "namespace": "infra", "name": "motd", **source}
-    metadata = {"name": "pull", "namespace": "home", "resourceVersion": str(version), "uid": "u"}
-    spec = {"source": found, "targets": {"namespaces": ["team-*"]}}
-    return Rule.from_body({"metadata": metadata, "spec": spec})
-
-
-def test_a_secret_is_one_as_long_as_a_rule_names_it_also_before_that_is_served() -> None:
-    rules = RuleCache()
-    assert not rules.is_kubeconfig(HUB)
-    rules.put(remote(1, kubeConfig={"secretName": "hub"}))
-    assert rules.is_kubeconfig(HUB)
-    assert not rules.is_kubeconfig(ObjectName("other", "hub"))
-    rules.put(remote(2))
-    assert not rules.is_kubeconfig(HUB)
-    rules.put(remote(3, kubeConfig={"secretName": "hub"}))
-    rules.drop(RuleKey("home", "pull"))
-    assert not rules.is_kubeconfig(HUB)
 
 
 # --- The transitions of what is known of a rule while it is served --------------------------------
@@ -195,18 +164,6 @@ class Watch:
 
     def release(self) -> None:
         self.released += 1
-
-
-def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
-    one = watch()
-    state.begin(compiled(), 2)
-    state.sources = [one]
-    state.deletions.condemned = {A}
-    state.end()
-    assert one.released == 1
-    assert (state.compiled, state.generation, state.deletions.condemned) == (None, 0, set())
-    state.end()
-    assert one.released == 1
 
 
 def test_a_second_list_confirms_only_when_every_watch_has_made_it(state: RuleState) -> None:

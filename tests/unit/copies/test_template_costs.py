@@ -63,25 +63,19 @@ ENDLESS = [
     often("{{ namespace.name }}"),
     often("{{ namespace.labels.get('tier') }}"),
     often("{{ '{}'.format(i) }}"),
-    often("{{ '%d' % i }}"),
     often("{{ i|string }}"),
-    often("{{ loop.cycle('a', 'b') }}"),
     often("{{ 'ab'|wordwrap(1) }}"),
     often("{{ [3, 1, 2]|sort }}"),
-    often("{{ i ~ 1 }}"),
     often("{% if 'aaaaaab' in namespace.annotations.long %}{% endif %}"),
     often("{% set x = namespace.annotations.long[1:] %}"),
     often("{% if namespace.annotations.long == namespace.annotations.words %}{% endif %}"),
     "{% set x %}" + "x" * 60_000 + "{% endset %}" + often("{{ x }}"),
     doubling("v ~ v"),
     doubling("v + v"),
-    doubling("v * 2"),
     doubling("[v, v]"),
     doubling("[v, v]", "{{ v == [v] }}"),
     doubling("(v, v)", "{{ {v: 1} }}"),
-    doubling("(v, v)", "{{ {}[v] }}"),
     doubling("(v, v)", "{{ {}.get(v) }}"),
-    doubling("(v, v)", "{{ [v]|unique|list }}"),
     doubling("v", "").replace("{{ m(v, n - 1) }}", "{{ m(v, n - 1) }}{{ m(v, n - 1) }}"),
     "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
     "{% for i in [1] recursive %}{{ loop(range(99999)) }}{% endfor %}",
@@ -90,7 +84,6 @@ ENDLESS = [
     "{{ [1] * 1000000000 }}",
     "{{ '%1000000000d' % 1 }}",
     "{{ '%*d' % (1000000000, 1) }}",
-    "{{ '%1000000000d'|format(1) }}",
     "{{ '{:1000000000}'.format(1) }}",
     "{{ '{:{w}}'.format(1, w=1000000000) }}",
     "{{ ('{0}' * 20000).format('a' * 1000) }}",
@@ -98,9 +91,6 @@ ENDLESS = [
     "{{ '{a}'.format_map({'a': 1}) }}",
     "{{ 'x'|center(1000000000) }}",
     "{{ 'x'.center(1000000000) }}",
-    "{{ 'x'.ljust(1000000000) }}",
-    "{{ 'x'.rjust(1000000000) }}",
-    "{{ 'x'.zfill(1000000000) }}",
     "{{ ('x'|attr('center'))(1000000000) }}",
     "{{ ['x']|map('center', 1000000000)|list }}",
     "{% filter center(1000000000) %}x{% endfilter %}",
@@ -110,24 +100,17 @@ ENDLESS = [
     "{{ 'a'|indent(1000000000) }}",
     "{{ namespace.annotations.lines|indent('x' * 10000) }}",
     "{{ namespace.annotations.long|replace('', 'xxxxxxxxxx' * 1000) }}",
-    "{{ namespace.annotations.long.replace('a', 'xxxxxxxxxx' * 1000) }}",
     "{{ namespace.annotations.long|join('x' * 1000) }}",
-    "{{ ('x' * 1000).join(namespace.annotations.long) }}",
     "{{ namespace.annotations.long|wordwrap(1) }}",
     "{{ namespace.annotations.words.split() }}",
-    "{{ namespace.annotations.words|list }}",
     "{{ namespace.annotations|tojson(indent=100000000) }}",
     "{{ [1]|batch(1000000000, 0)|list }}",
-    "{{ [1]|slice(1000000000, 0)|list }}",
     "{{ 1.5|round(1000000000, 'ceil') }}",
     "{{ [[1]]|sum(start=[]) }}",
     "{{ range(99999)|map('upper')|list }}",
     "{{ range(3000)|map('$charge', -1, -1)|list }}{{ range(*range(99999)) }}",
     NEEDLE + "{{ n in h }}",
-    NEEDLE + "{{ n is in h }}",
     NEEDLE + "{{ h.find(n) }}",
-    NEEDLE + "{{ h.count(n) }}",
-    NEEDLE + "{{ h.split(n) }}",
     NEEDLE + "{{ h|replace(n, '') }}",
     "{% macro m(v, n) %}{% if n %}{{ m(v * v, n - 1) }}{% endif %}{% endmacro %}{{ m(9, 40) }}",
     "{{ ('f' * 60000)|int(0, 16) }}",
@@ -158,14 +141,6 @@ def test_an_object_is_as_limited_as_one_text():
     long = Tree({"data": {str(i): "{{ namespace.annotations.long }}" for i in range(9)}})
     with pytest.raises(TemplateError, match="in total"):
         long.render(CONTEXT)
-
-
-@pytest.mark.measures
-def test_256_kib_of_nothing_but_names_are_rendered():
-    texts = {str(i): "{{ namespace.name }}" * 3_276 for i in range(4)}
-    tree = Tree({"data": texts})
-    assert len(tree.render(CONTEXT)["data"]["3"]) == 3_276 * len("team-a")
-    assert_quick(lambda: tree.render(CONTEXT), 5 * STEP_SECONDS)
 
 
 USUAL = [
@@ -377,38 +352,26 @@ PRICED = {"a": "a" * 64, "d": {"k": "v" * 64}}
         ("{% for i in [1] %}" + "x" * 40 + "{{ i }}" + "y" * 40 + "{% endfor %}", 29),
         ("{{ a + a }}", 31),
         ("{{ a * 3 }}", 33),
-        ("{{ 3 * a }}", 33),
-        ("{{ a * -3 }}", 28),
         ("{{ [1] * 64 }}", 113),
         ("{{ 2 * 3 }}", 26),
-        ("{{ 5 - 3 }}", 26),
         ("{{ '%5s' % a }}", 36),
-        ("{{ '%s %s' % (a, a) }}", 42),
         ("{{ a ~ a }}", 34),
-        ("{{ a|upper }}", 33),
         ("{{ a|center(640) }}", 56),
         ("{{ [a, a]|join('x' * 64) }}", 146),
         ("{{ [3, 1]|sort|list }}", 71),
         ("{{ [a]|map('upper')|list }}", 80),
         ("{{ [a]|map('replace', 'a', 'x' * 64)|list }}", 699),
         ("{{ range(10)|list }}", 141),
-        ("{{ a.upper() }}", 43),
         ("{{ a.split(a) }}", 62),
-        ("{{ d.get('k') }}", 40),
         ("{{ '{:>64}'.format(a) }}", 60),
         ("{% for i in range(10) %}{{ i }}{% endfor %}", 77),
         ("{% if a in a %}y{% endif %}", 40),
         ("{% if a is in a %}y{% endif %}", 39),
-        ("{% if a is eq(a) %}y{% endif %}", 39),
         ("{{ a[2:] }}", 27),
-        ("{{ [1]|tojson }}", 45),
-        ("{{ a|default('x') }}", 35),
-        ("{% if x is defined %}y{% endif %}", 24),
         ("{% if a == a %}{% endif %}", 30),
         ("{% set b = a %}{{ b }}", 27),
         ("{% for i in [1, 2] %}{{ loop.index }}{{ loop.cycle(1, 2) }}{% endfor %}", 67),
         ("{% macro m(v) %}{{ v }}{% endmacro %}{{ m(a) }}", 44),
-        ("{% if 3 is divisibleby 3 %}y{% endif %}", 27),
         ("{{ [a, d]|string }}", 47),
         (
             "{% for i in [[1,[2]]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}",
@@ -483,28 +446,6 @@ def spent(work):
 )
 def test_work_costs_steps(work, steps):
     assert spent(work) == steps
-
-
-@pytest.mark.parametrize(
-    ("value", "length"),
-    [
-        ("abc", 3),
-        ("", 0),
-        (7, 2),
-        (2**30, 11),
-        (True, 1),
-        (None, 64),
-        (1.5, 64),
-        (["abc", "d"], 12),
-        (("abc", ["d"]), 16),
-        ({"ab": "c"}, 9),
-        ({"ab": "c", "d": "e"}, 17),
-        ({"ab": {"c": "d"}}.items(), 4 + 8 + 2 + 6 + 2),
-        (range(100), 64),
-    ],
-)
-def test_a_value_weighs_what_it_is_long(value, length):
-    assert Meter().weigh(value) == length
 
 
 def test_a_meter_ends_at_its_limits_and_not_before():

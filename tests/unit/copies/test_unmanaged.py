@@ -198,14 +198,6 @@ def test_a_secret_is_equal_key_for_key(change, differing):
     assert differences(content, {**copy.deepcopy(SECRET), **change}) == differing
 
 
-def test_labels_and_annotations_that_the_rule_asks_for_have_to_be_there_and_ours_dont():
-    marks = {"labels": {"a": "1"}, "annotations": {"eks.amazonaws.com/role-arn": "r"}}
-    content = wanted("v1", "ServiceAccount", marks)
-    more = {"labels": {"a": "1", "theirs": "x"}, "annotations": {**marks["annotations"], "n": "m"}}
-    assert differences(content, live(more)) == ()
-    assert differences(content, live({"labels": {"a": "2"}})) == ("annotations", "labels")
-
-
 def test_a_custom_resource_is_equal_only_as_a_whole():
     content = wanted("example.com/v1", "Gizmo", spec={"size": 1, "names": []})
     assert differences(content, live(spec={"size": 1}, status={"ready": True})) == ()
@@ -220,76 +212,6 @@ def test_what_is_being_deleted_or_cut_is_not_equal():
     assert differences(content, live({"deletionTimestamp": "now"})) == ("deletionTimestamp",)
     ((why),) = differences(content, live({NOT_WHOLE: True}))
     assert why == "everything (it is nested too deeply to be compared)"
-
-
-@pytest.mark.parametrize(
-    ("content", "found", "differing"),
-    [
-        # Users belong to the group as well; what has its own keeps it.
-        (
-            binding(subjects=[{"kind": "User", "name": "u"}]),
-            live(roleRef=ROLE, subjects=[{"apiGroup": RBAC, "kind": "User", "name": "u"}]),
-            (),
-        ),
-        (
-            binding(subjects=[{"kind": "ServiceAccount", "name": "u"}]),
-            live(
-                roleRef=ROLE, subjects=[{"apiGroup": RBAC, "kind": "ServiceAccount", "name": "u"}]
-            ),
-            ("subjects",),
-        ),
-        # The order of keys in an item means nothing.
-        (
-            binding(subjects=[{"kind": "User", "name": "b"}, {"name": "a", "kind": "User"}]),
-            live(
-                roleRef=ROLE,
-                subjects=[
-                    {"name": "a", "apiGroup": RBAC, "kind": "User"},
-                    {"apiGroup": RBAC, "kind": "User", "name": "b"},
-                ],
-            ),
-            (),
-        ),
-        *(
-            (
-                wanted(
-                    "networking.k8s.io/v1", "NetworkPolicy", spec={way: [{"ports": [{"port": 1}]}]}
-                ),
-                live(
-                    spec={
-                        "podSelector": {},
-                        "policyTypes": types,
-                        way: [{"ports": [{"port": 1, "protocol": "TCP"}]}],
-                    }
-                ),
-                (),
-            )
-            for way, types in (("ingress", ["Ingress"]), ("egress", ["Egress", "Ingress"]))
-        ),
-        (
-            wanted("networking.k8s.io/v1", "NetworkPolicy", spec={"ingress": [{"from": []}]}),
-            live(spec={"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}),
-            (),
-        ),
-        (
-            wanted("networking.k8s.io/v1", "NetworkPolicy", spec={"ingress": [{"ports": []}]}),
-            live(spec={"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}),
-            (),
-        ),
-        (
-            wanted("v1", "LimitRange", spec={"limits": [{"type": "Pod", "max": {"cpu": "1000m"}}]}),
-            live(spec={"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}),
-            (),
-        ),
-        (
-            wanted("example.com/v1", "Thing", spec={"list": [{"a": "", "b": [None, {}]}, 1]}),
-            live(spec={"list": [{"b": [None, {}]}, 1]}),
-            (),
-        ),
-    ],
-)
-def test_what_the_api_server_adds_makes_no_difference(content, found, differing):
-    assert differences(content, found) == differing
 
 
 @pytest.mark.parametrize(
@@ -499,22 +421,3 @@ def test_the_version_is_known_only_while_the_watch_is_complete(objects, pool, ne
     assert news == [key] * 3
     objects.forget(key)
     assert not objects.is_gone(key)
-
-
-def test_another_object_that_the_watch_delivers_is_not_taken_for_it(objects, pool, news):
-    """An aggregated API server may ignore the selector of the name."""
-    key = find(objects, 1)
-    (registration,) = pool.handed_out
-    other = ObjectName("team", "app-0")
-    registration.store = {other: Seen("9"), ObjectName("team", "app-1"): Seen("7")}
-    registration.synced = True
-    assert objects.get(key).live_version == "7"
-    pool.listener(other, None, Seen("9"))
-    assert news == []
-    registration.store = {other: Seen("9")}
-    assert objects.is_gone(key)
-
-
-def test_what_only_looks_watches_nothing():
-    objects = UnmanagedObjects(None, lambda *_: None, lambda: 0.0, DEFAULT_TIMING)
-    assert objects.get(find(objects, 1)).live_version is None

@@ -233,16 +233,6 @@ def test_late_news_of_a_stranger_is_nobodys_trouble(kept: WantedStore[dict[str, 
     assert kept.event("MODIFIED", named(B, 9)) is None
 
 
-def test_what_is_not_wanted_any_more_is_dropped(
-    wanted: WantedNames, kept: WantedStore[dict[str, Any]]
-) -> None:
-    wanted.discard(A)
-    assert not kept.records
-    assert len(wanted) == 0
-    assert not wanted.by_namespace
-    assert kept.event("MODIFIED", named(A, 11)) is None
-
-
 def test_of_an_object_no_more_is_read_than_its_name_and_version() -> None:
     whole = named(A, 5)
     whole["metadata"] |= {"annotations": {"x": "y" * 1000}, "managedFields": [{"a": "b"}]}
@@ -459,32 +449,6 @@ def test_a_review_that_fails_is_repeated_at_the_next_check_and_denies_nothing() 
     assert run(story).times_of("review c") == pytest.approx([0.05, 5.05, 10.05, 15.05])
 
 
-def test_a_slow_review_is_sent_once_delays_no_other_and_counts_as_held() -> None:
-    async def story(placement: Placement) -> None:
-        placement.takes["c"] = 12
-        placement.tell("c", "d")
-        await asyncio.sleep(1)
-        assert placement.opened.keys() == {"d"}
-        placement.tell("c")
-        await asyncio.sleep(12)
-        assert placement.held == {"c", "d"}
-        assert placement.opened.keys() == {"c"}
-
-    assert len(run(story).times_of("review c")) == 1
-
-
-def test_what_is_no_longer_wanted_after_its_review_is_not_opened() -> None:
-    async def story(placement: Placement) -> None:
-        placement.takes["c"], placement.missing["c"] = 3, "no permission"
-        placement.tell("c")
-        await asyncio.sleep(1)
-        placement.tell()
-        await asyncio.sleep(20)
-        assert not placement.denied
-
-    assert run(story).times_of("open c") == []
-
-
 def test_a_watch_is_kept_until_those_that_replace_it_are_ready() -> None:
     async def story(placement: Placement) -> None:
         placement.tell("c")
@@ -502,27 +466,6 @@ def test_a_watch_is_kept_until_those_that_replace_it_are_ready() -> None:
     run(story)
 
 
-@pytest.mark.parametrize(("remembers", "again"), [(True, "still denied"), (False, "denied")])
-def test_a_denial_that_is_over_is_forgotten_where_its_user_says_so(
-    remembers: bool, again: str
-) -> None:
-    async def story(placement: Placement) -> None:
-        placement.remembers, placement.missing["c"] = remembers, "no permission"
-        placement.tell("c", "d")
-        await asyncio.sleep(1)
-        placement.tell("d")
-        await asyncio.sleep(5)
-        placement.tell("c", "d")
-        await asyncio.sleep(1)
-        assert len(placement.times_of("review c")) == 1
-        placement.tell("d")
-        await asyncio.sleep(25)
-        placement.tell("c", "d")
-        await asyncio.sleep(1)
-
-    assert run(story).times_of(f"{again} c: no permission")[-1] > 31
-
-
 def test_while_watches_are_chosen_they_are_checked_and_afterwards_nothing_runs() -> None:
     async def story(placement: Placement) -> None:
         placement.tell("c")
@@ -531,16 +474,6 @@ def test_while_watches_are_chosen_they_are_checked_and_afterwards_nothing_runs()
         placement.tell()
         await asyncio.sleep(1000)
         assert placement.checks == 12
-
-    run(story)
-
-
-def test_a_change_during_a_check_is_arranged_soon() -> None:
-    async def story(placement: Placement) -> None:
-        placement.next = "d"
-        placement.tell("c")
-        await asyncio.sleep(1)
-        assert placement.opened.keys() == {"d"}
 
     run(story)
 

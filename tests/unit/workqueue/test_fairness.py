@@ -260,25 +260,6 @@ async def test_a_consumer_that_gives_up_takes_nothing_along() -> None:
         assert await queue.get() == "a1"
 
 
-async def test_who_joins_waits_for_the_last_item_also_for_one_that_came_meanwhile() -> None:
-    queue, _ = filled(3, "a1", "b1")
-    joined = asyncio.create_task(queue.join())
-    await asyncio.sleep(0)
-    await queue.get()
-    queue.done()
-    await queue.get()
-    await asyncio.sleep(0)
-    assert not joined.done()  # it is in progress
-    queue.done()
-    queue.put("a", "a2")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not joined.done()
-    await queue.get()
-    queue.done()
-    await asyncio.wait_for(joined, 60)
-
-
 # --- the queue of keys ---------------------------------------------------------------------------
 
 

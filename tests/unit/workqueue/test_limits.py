@@ -73,15 +73,6 @@ def test_it_settles_where_more_would_only_make_answers_slow() -> None:
     assert most <= 40
 
 
-def test_the_first_answers_are_what_is_normal_not_those_of_the_line_that_we_made() -> None:
-    async def run(loop: SimulatedLoop) -> int:
-        limit = adaptive(loop)
-        await write_all(Server(loop, seats=16, queue=1000, seconds=0.06), limit, 500)
-        return limit.limit
-
-    assert simulate(run) == START // 2
-
-
 def test_a_server_that_becomes_slow_halves_it_and_is_forgiven_in_the_end() -> None:
     async def run(loop: SimulatedLoop) -> tuple[int, int, int]:
         limit = adaptive(loop)
@@ -119,19 +110,6 @@ def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(se
 
     of_four = simulate(lambda loop: run(loop, fixed(loop, 4)))
     assert 2 * simulate(lambda loop: run(loop, adaptive(loop))) < of_four
-
-
-def test_bursts_on_a_quick_server_are_no_reason_to_write_less_at_a_time() -> None:
-    """Alone an answer takes 3 ms, in a crowd 30: it takes that long to write them."""
-
-    async def run(loop: SimulatedLoop) -> int:
-        limit = adaptive(loop)
-        for _ in range(5):
-            await write_all(Server(loop, seats=500, queue=0, seconds=0.003), limit, 1_000)
-            await write_all(Server(loop, seats=500, queue=0, seconds=0.03), limit, 1_000)
-        return limit.limit
-
-    assert simulate(run) >= START
 
 
 def test_a_crowd_of_429s_halves_it_once() -> None:

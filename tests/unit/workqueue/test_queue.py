@@ -92,23 +92,6 @@ def test_a_status_that_has_waited_gets_its_share(queue: WorkQueue[str], clock: C
     assert first == {"u": 32, "s": 2}
 
 
-def test_a_status_that_is_due_for_another_reason_waits_no_longer(queue: WorkQueue[str]) -> None:
-    queue.add("a", Priority.STATUS)
-    queue.add("b", Priority.RESYNC)
-    queue.add_after("a", 5.0, Priority.NORMAL)
-    assert drain(queue) == ["a", "b"]
-
-
-def test_a_status_before_a_later_date_keeps_its_priority(
-    queue: WorkQueue[str], clock: Clock
-) -> None:
-    queue.add_after("a", 60.0, Priority.NORMAL)
-    queue.add_after("a", 1.0, Priority.STATUS)
-    clock.now += 1.0
-    queue.add("b", Priority.RESYNC)
-    assert drain(queue) == ["b", "a"]
-
-
 def test_a_failing_key_comes_back_ever_later_up_to_five_minutes(
     queue: WorkQueue[str], clock: Clock
 ) -> None:
@@ -196,20 +179,6 @@ def test_of_several_dates_the_earliest_counts(
     clock.now += 10
     drain(queue)
     assert drain(queue) == []  # once
-
-
-def test_what_is_held_is_kept_and_handed_out_afterwards(
-    queue: WorkQueue[str], clock: Clock
-) -> None:
-    queue.add("before")
-    queue.pause()
-    queue.add("during")
-    queue.add_after("delayed", 5)
-    clock.now += 60
-    assert drain(queue) == []
-    queue.serve()
-    assert queue.oldest_age() == 0
-    assert drain(queue) == ["before", "during", "delayed"]
 
 
 def test_the_oldest_age_is_that_of_the_key_due_longest(queue: WorkQueue[str], clock: Clock) -> None:
