@@ -66,51 +66,6 @@ async def test_a_dry_run_changes_nothing_whatever_the_verb(
         await client.get(SECRETS, ns, "new")
 
 
-async def test_an_object_is_created_read_replaced_patched_and_deleted(
-    client: KubeClient, namespace: MakeNamespace
-) -> None:
-    ns = namespace()
-    made = await client.create(SECRETS, ns, named("s", stringData={"a": "1"}))
-    assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == ["copyrator"]
-    replaced = await client.request(
-        "PUT", SECRETS.path(ns, "s"), body={"metadata": made["metadata"], "data": {"b": "Mg=="}}
-    )
-    assert replaced["data"] == {"b": "Mg=="}  # exactly ours: a is gone
-    with pytest.raises(errors.ConflictError):  # the version is a precondition
-        await client.request(
-            "PUT", SECRETS.path(ns, "s"), body={"metadata": made["metadata"], "data": {}}
-        )
-    patched = await client.patch(SECRETS, ns, "s", {"metadata": {"labels": {"x": "y"}}})
-    assert patched["metadata"]["labels"] == {"x": "y"}
-    with pytest.raises(errors.ConflictError):
-        await client.delete(SECRETS, ns, "s", uid="00000000-0000-0000-0000-000000000000")
-    with pytest.raises(errors.ConflictError):
-        await client.delete(SECRETS, ns, "s", resource_version=made["metadata"]["resourceVersion"])
-    meta = patched["metadata"]
-    await client.delete(SECRETS, ns, "s", uid=meta["uid"], resource_version=meta["resourceVersion"])
-    with pytest.raises(errors.NotFound) as caught:
-        await client.get(SECRETS, ns, "s")
-    assert not caught.value.kind_missing
-    assert not caught.value.namespace_missing
-
-
-async def test_a_missing_namespace_and_a_missing_kind_are_told_from_a_missing_object(
-    client: KubeClient,
-) -> None:
-    with pytest.raises(errors.NotFound) as caught:
-        await client.create(CONFIGMAPS, "no-such-namespace", named("c"))
-    assert caught.value.namespace_missing
-    for nothing in (
-        Resource("no.such.group", "v1", "things", "Thing"),
-        Resource("apps", "v1", "things", "Thing"),
-        Resource("", "v1", "things", "Thing"),
-    ):
-        with pytest.raises(errors.NotFound) as caught:
-            async for _ in client.list_pages(nothing):
-                pass
-        assert caught.value.kind_missing
-
-
 async def test_a_terminating_namespace_says_so(
     client: KubeClient, namespace: MakeNamespace
 ) -> None:

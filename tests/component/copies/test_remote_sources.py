@@ -297,16 +297,16 @@ def names_hub(cluster: FakeCluster, hub: Hub) -> bool:
     )
 
 
-@pytest.mark.parametrize("composed", [False, True], ids=["source", "template"])
+@pytest.mark.parametrize("is_composed", [False, True], ids=["source", "template"])
 async def test_nothing_is_copied_before_the_status_names_the_other_cluster(
-    cluster, operator, hub, authority, composed
+    cluster, operator, hub, authority, is_composed
 ):
     cluster.namespace("team-a")
     await operator.sees("team-a")
     hub.object("configmaps", HUB, "motd", data={"text": "hello"})
     give(cluster, hub.kubeconfig())
     refuse_statuses(cluster)
-    make_rule(cluster, "pull", composed_of_hub() if composed else pulling("motd"))
+    make_rule(cluster, "pull", composing("motd", FROM_HUB) if is_composed else pulling("motd"))
     await until(lambda: names_hub(cluster, hub), "the status is tried")
     assert cluster.copies("configmaps", "motd") == []
     other = hub_of(authority)
@@ -323,22 +323,6 @@ async def test_nothing_is_copied_before_the_status_names_the_other_cluster(
         assert other.count("list") == 0
     give(cluster, hub.kubeconfig())
     await until(lambda: data(cluster, "team-a", "motd") == {"text": "hello"}, "the first one's")
-
-
-def composed_of_hub() -> dict[str, Any]:
-    kubeconfig = {"secretName": "hub-creds"}
-    source = {"as": "there", "kind": "ConfigMap", "namespace": HUB, "name": "motd"}
-    template = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "motd"},
-        "data": {"text": "{{ sources.there.data.text }}"},
-    }
-    return {
-        "sources": [{**source, "kubeConfig": kubeconfig}],
-        "template": template,
-        "targets": {"namespaces": ["team-*"]},
-    }
 
 
 async def test_where_the_uid_may_not_be_read_the_ca_tells_clusters_apart(

@@ -14,7 +14,6 @@ from tests.component.copies.conftest import (
     ready_of,
     reason,
     status_of,
-    synced,
 )
 from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import error, until
@@ -90,48 +89,6 @@ async def test_a_stored_rule_without_targets_keeps_its_copies_until_it_is_delete
         assert cluster.copies("configmaps", "app") == []
     finally:
         await again.stop()
-
-
-# --- A rule that is suspended stays Ready, or not, as it was, whatever happens meanwhile ----------
-
-
-def ready(cluster):
-    conditions = status_of(cluster)["conditions"]
-    return *(one["status"] for one in conditions[:3]), conditions[0]["message"]
-
-
-async def test_ready_keeps_its_status_over_edits_and_restarts(cluster, operator):
-    await synced(cluster, "team-a")
-    before = "suspended; before: Synced: 1 copy is up to date"
-
-    edit_rule(cluster, suspend=True)
-    await until(lambda: reason(cluster) == "Suspended")
-    assert ready(cluster) == ("True", "False", "False", before)
-
-    edit_rule(cluster, limit="x")
-    await until(lambda: reason(cluster) == "InvalidSpec")
-    assert ready(cluster)[:3] == ("False", "False", "True")
-    edit_rule(cluster, limit=10)
-    await until(lambda: reason(cluster) == "Suspended")
-    edited = ("True", "False", "False", f"{before}; edited while suspended")
-    assert ready(cluster) == edited
-
-    await operator.stop()
-    cluster.gone("configmaps", HOME, "app")
-    second = Operator(cluster)
-    await second.start()
-    await until(lambda: status_of(cluster)["sources"] == 0, "it has seen that the source is gone")
-    assert ready(cluster) == edited
-
-    edit_rule(cluster, suspend=False)
-    await until(lambda: reason(cluster) == "SourceNotFound")
-    assert "suspension" not in status_of(cluster)
-
-    edit_rule(cluster, suspend=True)
-    await until(lambda: reason(cluster) == "Suspended")
-    assert ready(cluster)[:3] == ("False", "False", "False")
-    assert ready(cluster)[3].startswith("suspended; before: SourceNotFound: ")
-    await second.stop()
 
 
 # --- What Argo CD and Flux make of rules, by the statuses that the operator writes ----------------
@@ -273,17 +230,6 @@ async def test_gauges_tell_rules_by_reason_and_copies_by_state(cluster, operator
     assert sample(operator, "rules", reason="PartialFailure") == 0
     assert sample(operator, "copy_writes_total", action="create", resource="configmaps") == 2
     assert sample(operator, "copy_writes_total", action="delete", resource="configmaps") == 2
-
-
-async def test_the_lag_is_measured_once_for_each_change_of_a_source(cluster, operator):
-    await synced(cluster, "one", "two", "three")
-    assert sample(operator, "copy_lag_seconds_count") == 0
-    cluster.object("configmaps", HOME, "app", data={"key": "changed"})
-    await until(lambda: sample(operator, "copy_lag_seconds_count") == 1)
-    assert 0 < sample(operator, "copy_lag_seconds_sum") < 60
-    cluster.object("configmaps", HOME, "other", data={"key": "changed"})
-    await operator.settled()
-    assert sample(operator, "copy_lag_seconds_count") == 1
 
 
 # --- Owners of target namespaces learn by an Event why a copy is missing; others learn nothing ----

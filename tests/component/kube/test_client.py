@@ -15,7 +15,7 @@ from tests.clock import Clock
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
 from copyrator.api.schema import NOT_WHOLE, TOO_DEEP
-from copyrator.kube import errors, permissions
+from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.transport import Connection, Endpoint
@@ -170,19 +170,6 @@ async def test_a_delete_carries_what_it_was_decided_on(client: KubeClient, api: 
     }
 
 
-async def test_connections_are_kept_and_used_again(client: KubeClient, api: FakeApi) -> None:
-    ports = set()
-
-    async def note_port(request: Any) -> Any:
-        ports.add(request.transport.get_extra_info("peername")[1])
-        return await raw(b"{}")(request)
-
-    api.always("get", note_port)
-    for _ in range(10):
-        await client.get(CONFIGMAPS, "ns", "a")
-    assert len(ports) == 1
-
-
 WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies here'
 
 
@@ -326,17 +313,6 @@ async def test_a_list_comes_in_pages(client: KubeClient, api: FakeApi) -> None:
     assert accept == {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
 
 
-async def test_pages_of_whole_objects_are_sized_by_their_bytes(
-    client: KubeClient, api: FakeApi
-) -> None:
-    for number in range(130):
-        api.put(f"c{number:03}", data={"blob": "x" * 100_000})
-    sizes = [len(page.items) async for page in client.list_pages(CONFIGMAPS)]
-    assert sizes[0] == 100
-    assert sizes[1:] == [30]
-    assert int(api.of("list")[1].params["limit"]) == 41  # about 4 MB
-
-
 async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,16 +418,6 @@ async def test_requests_are_counted_by_verb_resource_and_code(api: FakeApi) -> N
     ]:
         labels = f'code="{code}",resource="{resource}",verb="{verb}"'
         assert f"copyrator_api_requests_total{{{labels}}} 1.0" in shown
-
-
-async def test_a_log_is_read_as_text_whatever_its_bytes_are(
-    client: KubeClient, api: FakeApi
-) -> None:
-    api.script("get", raw(b"line\n\xff\n", "text/plain"))
-    text = await client.read_log("ns", "pod", "main", tail_lines=20, limit_bytes=4096)
-    assert text == "line\n\N{REPLACEMENT CHARACTER}\n"
-    assert api.seen[-1].path == "/api/v1/namespaces/ns/pods/pod/log"
-    assert api.seen[-1].params == {"container": "main", "tailLines": "20", "limitBytes": "4096"}
 
 
 async def test_no_body_appears_in_the_log_even_at_debug(
@@ -762,11 +728,3 @@ async def test_a_refusal_elsewhere_during_a_review_isnt_granted_by_it(lacking, a
     lacking.refused(Refusal(CREATE, "a"))
     assert not await review(lacking, authorizer, clock, 5)
     assert lacking.missing() == [Refusal(CREATE, "b")]
-
-
-async def test_many_rights_are_named_up_to_a_number(lacking):
-    for number in range(permissions.SHOWN + 5):
-        lacking.refused(Refusal(Permission("", f"kind{number:02}", "list")))
-    sentence = str(lacking.sentence())
-    assert sentence.count("list kind") == permissions.SHOWN
-    assert "and 5 more" in sentence

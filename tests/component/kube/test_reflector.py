@@ -376,25 +376,6 @@ async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
     await settled(reflector, api)
 
 
-async def test_after_a_cut_the_next_watch_is_short_so_that_its_silence_is_found_out_soon(
-    reflect: Reflect, api: FakeApi, seen: Seen
-) -> None:
-    api.put("a", data={"v": "1"})
-    api.script("watch", stream(bookmark(101), then="cut"), stream(then="silence"))
-    timing = replace(QUICK, silence=3600.0, suspects=0.0)
-    reflector = reflect(timing=timing)
-    await until(lambda: api.count("watch") == 2, "the watch after the cut")
-    api.put("a", data={"v": "2"})
-    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
-    await until(lambda: api.count("watch") >= 3, "the watch after the list that showed it")
-    lengths = [one.params["timeoutSeconds"] for one in api.of("watch")]
-    assert lengths[1:3] == [str(int(QUICK.doubt))] * 2
-    assert int(lengths[0]) > QUICK.doubt
-    await settled(reflector, api)
-    await until(lambda: api.count("watch") == 4, "one that has nothing to prove")
-    assert int(api.of("watch")[3].params["timeoutSeconds"]) > QUICK.doubt
-
-
 async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
     reflect: Reflect, api: FakeApi, seen: Seen
 ) -> None:
@@ -421,18 +402,6 @@ async def test_a_watch_that_is_asked_to_end_while_it_ends_is_opened_anew_all_the
     reflector.suspect()
     reflector.relist()
     await until(lambda: reflector.lists == 2 and api.watches == 1, "the second opinion")
-
-
-async def test_a_watch_on_which_something_comes_is_above_suspicion(
-    reflect: Reflect, api: FakeApi, seen: Seen
-) -> None:
-    reflector = reflect(timing=replace(QUICK, settled=3600.0, suspects=0.0))
-    api.put("a", data={"v": "1"})
-    await until(lambda: seen.changes and api.watches, "a watch that stands")
-    reflector.suspect()
-    api.put("a", data={"v": "2"})
-    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the change")
-    assert api.count("watch") == 1
 
 
 async def test_a_server_without_bookmarks_is_not_taken_for_dead(

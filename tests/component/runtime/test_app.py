@@ -28,7 +28,6 @@ from copyrator.runtime.prerequisites import (
     MissingPrerequisite,
     missing_crds,
     retry_until_done,
-    wait_for_crds,
     wait_for_leadership,
 )
 from copyrator.settings.config import Settings
@@ -229,28 +228,6 @@ async def test_without_the_right_to_read_crds_discovery_decides(server: Crds) ->
     server.served.remove("bundles.operator.werf.dev")
     (sentence,) = await missing_crds(server)
     assert "grant get on customresourcedefinitions" in sentence
-
-
-async def test_waiting_ends_when_the_last_one_is_there_and_told_each_change_once(
-    server: Crds, caplog: pytest.LogCaptureFixture
-) -> None:
-    present = dict(server.crds)
-    server.crds = {}
-    looks = 0
-
-    async def sleep(_seconds: float) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
-            server.crds["copyrators.flant.com"] = present["copyrators.flant.com"]
-        if looks == 6:
-            server.crds = present
-
-    waiting = MissingPrerequisite("starting")
-    with caplog.at_level(logging.WARNING):
-        await wait_for_crds(server, waiting, sleep)
-    assert looks == 6
-    assert [record.getMessage().count("is missing") for record in caplog.records] == [2, 1]
 
 
 class Candidate:

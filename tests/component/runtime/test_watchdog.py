@@ -23,7 +23,6 @@ from copyrator.runtime.app import App, Parts
 from copyrator.runtime.watchdog import (
     Background,
     failing_watches,
-    outage,
     probe_api_server,
     stale_queue,
     stuck_worker,
@@ -154,22 +153,6 @@ async def test_an_idle_operator_asks_now_and_then_and_often_while_it_gets_no_ans
     assert len(server.asked) >= 30  # so that an outage is sure within seconds
 
 
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (None, None),
-        ((Unauthorized("who?"), 9.0), None),
-        ((Unauthorized("who?"), 11.0), "all requests fail for 11 s (Unauthorized (401): who?)"),
-    ],
-)
-def test_an_outage_is_named_with_its_reason(
-    found: tuple[ApiError, float] | None, says: str | None
-) -> None:
-    server = Server()
-    server.outage = found
-    assert outage(server) == says
-
-
 async def test_an_endless_task_that_ends_is_named() -> None:
     background = Background()
     background.start(asyncio.sleep(1000), "the one that stays")
@@ -213,12 +196,6 @@ async def test_kopf_without_its_keeper_of_credentials(tasks: dict[str, asyncio.T
     assert watch.fault() is None
     await end(tasks["credentials retriever"])
     assert "has no credentials" in (watch.fault() or "")
-
-
-async def test_kopf_that_missed_a_kind(tasks: dict[str, asyncio.Task[None]]) -> None:
-    await end(tasks["watcher for bundles.v1.operator.werf.dev@None"])
-    says = KopfWatch(RULES, BUNDLES).fault()
-    assert says == "kopf doesn't watch bundles.operator.werf.dev"
 
 
 async def test_only_a_watch_of_kopfs_that_cant_be_closed_is_passed_over(

@@ -400,13 +400,6 @@ async def test_a_peer_has_few_signed_calls_and_others_are_heard_meanwhile(tmp_pa
     await hook.server.stop()
 
 
-@pytest.mark.parametrize("timing", [WebhookTiming(signed=0.05)], ids=["short"])
-async def test_a_signed_call_without_its_body_is_given_up(hook: Hook) -> None:
-    async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
-        for reader in readers:
-            assert b" 408 " in await asyncio.wait_for(reader.readline(), 60)
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -432,15 +425,6 @@ async def test_who_hangs_up_or_speaks_nonsense_leaves_no_line(
         await asyncio.sleep(0.05)
     assert (await hook.call(headers=BEARER))[0] == 202
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
-
-
-@pytest.mark.parametrize("timing", [WebhookTiming(header=0.2)], ids=["short"])
-async def test_a_connection_without_a_request_is_closed(hook: Hook) -> None:
-    assert hook.server is not None
-    reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
-    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode())
-    assert await asyncio.wait_for(reader.read(), 60) == b""
-    writer.close()
 
 
 async def test_a_peer_has_a_bounded_number_of_connections(hook: Hook) -> None:

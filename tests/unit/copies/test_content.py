@@ -332,22 +332,6 @@ def test_a_collision_is_an_error_that_names_the_keys(rename):
     )
 
 
-def test_a_source_with_binary_data_alone_is_transformed():
-    content = {"binaryData": {"c": "4", "d": "5"}, "data": None}
-    found = transform_data(content, KeyTransform(include=Globs(("c",))))
-    assert found == {"binaryData": {"c": "4"}, "data": {}}
-    content.pop("data")
-    assert transform_data(content, KeyTransform(rename={"c": "z"})) == {
-        "binaryData": {"z": "4", "d": "5"}
-    }
-
-
-def test_the_source_is_left_as_it_is():
-    before = repr(CONTENT)
-    transform_data(CONTENT, KeyTransform(include=Globs(("b",)), rename={"b": "z"}))
-    assert repr(CONTENT) == before
-
-
 def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_not():
     many = {"data": {f"{'key' * 60}-{number}": "x" for number in range(4_000)}}
     patterns = tuple(
@@ -417,7 +401,3 @@ def test_a_type_that_the_copy_is_to_have_requires_its_keys_too():
     assert typed("Opaque", ("tls.crt", "tls.key"), tls)["type"] == "kubernetes.io/tls"
     with pytest.raises(TransformError, match=r"must have tls\.key;"):
         typed("Opaque", ("tls.crt",), tls)
-
-
-def test_without_a_transform_the_api_server_decides():
-    assert typed("kubernetes.io/tls", (), Transform())["type"] == "kubernetes.io/tls"

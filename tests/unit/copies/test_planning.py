@@ -287,14 +287,6 @@ def holder(now: TargetState) -> Request | None:
     return heir if now.satisfied != heir.terms else None
 
 
-@settings(max_examples=MANY)
-@given(
-    st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
-)
-def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
-    assert_desired(now, carried_out(now, plan_copy(now)))
-
-
 def assert_desired(now: TargetState, after: TargetState) -> None:
     winner = holder(now)
     if winner is None or winner.paused or winner.broken or winner.pending:

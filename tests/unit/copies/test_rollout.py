@@ -422,50 +422,34 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONTENT = "a" * 32
 
 
-def used(kind: str, **spec: Any) -> set[str]:
-    return set(names_used(kind, {"spec": spec})) - {""}
-
-
-def containers(**fields: Any) -> list[dict[str, Any]]:
+def env_of(**fields: Any) -> list[dict[str, Any]]:
+    """Containers, of which the second one has these fields."""
     return [{"name": "a"}, {"name": "b", **fields}]
 
 
+def one_key(kind: str) -> list[dict[str, Any]]:
+    return [{"name": "A", "valueFrom": {f"{kind}KeyRef": {"name": "x", "key": "k"}}}]
+
+
 @pytest.mark.parametrize(
-    ("secret", "config"),
+    ("spec", "kind"),
     [
-        ({"secret": {"secretName": "x"}}, {"configMap": {"name": "x"}}),
-        (
-            {"projected": {"sources": [{}, {"secret": {"name": "x"}}]}},
-            {"projected": {"sources": [{"configMap": {"name": "x"}}]}},
-        ),
+        ({"volumes": [{"emptyDir": {}}, {"secret": {"secretName": "x"}}]}, "Secret"),
+        ({"volumes": [{"configMap": {"name": "x"}}]}, "ConfigMap"),
+        ({"volumes": [{"projected": {"sources": [{}, {"secret": {"name": "x"}}]}}]}, "Secret"),
+        ({"volumes": [{"projected": {"sources": [{"configMap": {"name": "x"}}]}}]}, "ConfigMap"),
+        ({"containers": env_of(env=one_key("secret"))}, "Secret"),
+        ({"containers": env_of(envFrom=[{"configMapRef": {"name": "x"}}])}, "ConfigMap"),
+        ({"initContainers": env_of(env=one_key("configMap"))}, "ConfigMap"),
+        ({"initContainers": env_of(envFrom=[{"secretRef": {"name": "x"}}])}, "Secret"),
+        ({"imagePullSecrets": [{"name": "x"}]}, "Secret"),
+        ({"serviceAccountName": "x"}, "ServiceAccount"),
     ],
 )
-def test_volumes(secret: dict[str, Any], config: dict[str, Any]) -> None:
-    assert used("Secret", volumes=[{"emptyDir": {}}, secret]) == {"x"}
-    assert used("ConfigMap", volumes=[config]) == {"x"}
-    assert used("Secret", volumes=[config]) == set()
-    assert used("ConfigMap", volumes=[secret]) == set()
-
-
-@pytest.mark.parametrize("field", ["containers", "initContainers"])
-def test_environment(field: str) -> None:
-    one = containers(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}])
-    all_ = containers(envFrom=[{"secretRef": {"name": "x"}}])
-    of_map = containers(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "x"}}}])
-    whole_map = containers(envFrom=[{"configMapRef": {"name": "x"}}])
-    for found in (one, all_):
-        assert used("Secret", **{field: found}) == {"x"}
-        assert used("ConfigMap", **{field: found}) == set()
-    for found in (of_map, whole_map):
-        assert used("ConfigMap", **{field: found}) == {"x"}
-        assert used("Secret", **{field: found}) == set()
-
-
-def test_pull_secrets_and_service_accounts() -> None:
-    spec: dict[str, Any] = {"imagePullSecrets": [{"name": "x"}], "serviceAccountName": "y"}
-    assert used("Secret", **spec) == {"x"}
-    assert used("ServiceAccount", **spec) == {"y"}
-    assert used("ConfigMap", **spec) == set()
+def test_what_a_pod_uses(spec: dict[str, Any], kind: str) -> None:
+    kinds = ("Secret", "ConfigMap", "ServiceAccount")
+    found = {one: set(names_used(one, {"spec": spec})) - {""} for one in kinds}
+    assert found == {one: {"x"} if one == kind else set() for one in kinds}
 
 
 def workload(ready: int = 1, **annotations: str) -> dict[str, Any]:

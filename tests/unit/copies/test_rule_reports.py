@@ -88,16 +88,6 @@ def test_an_object_in_the_way_is_named_with_what_differs():
     assert summary.samples[0].sample.message == "delete it (it differs in data, type)"
 
 
-def test_what_others_change_back_is_told_apart_from_the_first_failure():
-    summary = RuleSummary(desired=2, failed=1, contested=[CopyKey("secrets", "a", "a")])
-    summary.contest = "a/a: someone sets data"
-    summary.sample(CopyKey("secrets", "a", "a"), FailureReason.CONFLICT_PERSISTS, "someone")
-    summary.sample(CopyKey("secrets", "b", "a"), FailureReason.TOO_LARGE, "no")
-    assert ready(summary).message == (
-        "1 copy is changed back by other clients: a/a: someone sets data. b/a: TooLarge, 1 of 2: no"
-    )
-
-
 @pytest.mark.parametrize(
     ("summary", "reason", "numbers"),
     [
@@ -208,20 +198,6 @@ def test_writes_of_several_rules_are_one_event_of_their_namespace(kit: Kit) -> N
     text = "rules a, b, c and 1 more: created 8 copies: namespaces n1, n2 are new or changed"
     assert kit.told == [("Namespace/ops", "Normal", CHANGED, text)]
     assert kit.annotations == [{ANN_RULES: "a,b,c,d"}]
-
-
-def test_only_the_last_state_of_a_rule_is_told(kit: Kit) -> None:
-    for reason in ("Synced", "NoTargets", "Synced"):
-        kit.reports.add(rule("a"), reason, f"it is {reason}")
-        kit.reports.add(rule("b"), reason, f"it is {reason}")
-    kit.reports.add(rule("b"), "NoTargets", "it is NoTargets")
-    kit.reports.add(rule("a", "other"), "Synced", "it is Synced")
-    kit.reports.flush()
-    assert kit.told == [
-        ("CopyratorRule/a", "Normal", "Synced", "it is Synced"),
-        ("CopyratorRule/b", "Normal", "NoTargets", "it is NoTargets"),
-        ("CopyratorRule/a", "Normal", "Synced", "it is Synced"),
-    ]
 
 
 def test_a_state_that_has_ended_is_not_told_after_the_fault_that_ended_it(kit: Kit) -> None:

@@ -15,7 +15,7 @@ from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import NOT_READ, Rule, RuleCache, tenant_refusal
-from copyrator.copies.rules.state import RulePhase, RuleState
+from copyrator.copies.rules.state import RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube import errors
@@ -66,22 +66,6 @@ def test_the_deletion_policy_is_known_even_of_an_invalid_rule(spec, orphans):
     found = rule(spec=spec)
     assert isinstance(found.spec, InvalidSpec)
     assert found.orphans is orphans
-
-
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        (rule("2"), True),
-        (rule("2", metadata={"generation": 2}), False),
-        (rule("2", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False),
-        (rule("2", metadata={"finalizers": ["x"]}), False),
-        (rule("2", status={"sources": 1}), False),
-        (rule("2", uid="other"), False),
-        (rule("2", metadata={"labels": {"x": "y"}}), True),
-    ],
-)
-def test_only_what_matters_is_news(other, same):
-    assert rule("1").is_equivalent_to(other) is same
 
 
 MANY = {
@@ -216,17 +200,6 @@ def test_what_an_earlier_process_decided_is_no_edit(state: RuleState) -> None:
     state.deletions.confirm(3)
     assert (state.deletions.confirmed, state.deletions.unconfirmed) == (3, None)
     assert (state.deletions.take_edit(), state.deletions.take_edit()) == (True, False)
-
-
-def test_a_paused_rule_keeps_its_phase(state: RuleState) -> None:
-    paused = compiled(active=False)
-    state.resume()  # nothing is served yet
-    state.begin(paused, 2)
-    state.phase = RulePhase.SERVING
-    state.resume()
-    assert paused.active
-    state.pause()
-    assert (paused.active, state.phase) == (False, RulePhase.SERVING)
 
 
 def test_dropped_fields_are_those_of_the_versions_own_writes(state: RuleState) -> None:

@@ -27,7 +27,7 @@ from copyrator.api.selectors import (
     read_consent,
 )
 from copyrator.copies import controller
-from copyrator.copies.composed.composer import ComposeError, Composition, Part, check
+from copyrator.copies.composed.composer import Composition, Part
 from copyrator.copies.context import Changes
 from copyrator.copies.rules.rules import Rule
 from copyrator.copies.rules.state import CompiledRule
@@ -44,8 +44,7 @@ from copyrator.copies.sources.records import (
 )
 from copyrator.copies.targets.content import Content
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
-from copyrator.copies.template.scope import Findings
-from copyrator.kube.resources import CONFIGMAPS, SECRETS
+from copyrator.kube.resources import SECRETS
 from copyrator.workqueue.fairness import TimeSlice
 
 # --- Claims by target: who wants what where, in which order ---------------------------------------
@@ -163,14 +162,6 @@ def test_a_templates_name_and_content_follow_the_namespace(indexed):
     assert binding.at(team).name == "for-team-a"
     assert binding.content(team).payload == {"data": {"owner": "ops"}}
     assert indexed.owners("team-a", "for-team-a") == ["home/rule"]
-
-
-def test_a_changed_source_replaces_its_claim(indexed):
-    compiled = indexed.compiled("rule", BY_NAME)
-    indexed.binding(compiled)
-    second = indexed.binding(compiled)
-    assert dict(indexed.index.of_rule("home/rule")) == {"home/app": second}
-    assert indexed.index.is_alone(second), "the first isn't one of those of its name"
 
 
 def test_a_removed_rule_leaves_nothing_behind(indexed):
@@ -301,13 +292,6 @@ def test_a_place_of_all_is_offered_to_each_namespace_that_waits(rules: Rules) ->
     assert rules.end("b") == ["e/3"]
     assert rules.end("c") == ["e/4"]
     assert rules.watches(*"abcde") == [3, 3, 3, 3, 4]
-
-
-def test_a_namespaces_own_rule_follows_first_and_the_place_is_used_once(rules: Rules) -> None:
-    for namespace in "abcd":
-        rules.want(namespace, "1", "2", "3", "4", "5")
-    assert rules.end("a") == ["a/5"]
-    assert rules.watches(*"abcd") == [4, 4, 4, 2]
 
 
 def test_trusted_rules_wait_for_nothing_and_count_for_nobody(rules: Rules) -> None:
@@ -529,44 +513,6 @@ def test_every_source_must_allow_a_target(one, many, composition):
     assert composition.forbidding("team-a") == "infra/c"
 
 
-def test_the_number_of_objects_is_bounded(many):
-    composition = Composition([part("all", many)])
-    for index in range(500):
-        many.put(f"a{index}")
-    check(changed(composition))
-    many.put("one more")
-    with pytest.raises(
-        ComposeError, match=r"^spec\.sources selects 501 objects, more than 500; the"
-    ):
-        check(changed(composition))
-
-
-def test_the_index_knows_the_sources_of_each_rule_until_it_has_others():
-    index = BindingIndex()
-    index.set_read("a/r", frozenset({("secrets", "infra/x"), ("secrets", "infra/y")}))
-    index.set_read("a/s", frozenset({("secrets", "infra/y")}))
-    assert index.is_source("secrets", "infra", "x")
-    index.set_read("a/r", frozenset({("configmaps", "infra/z")}))
-    assert not index.is_source("secrets", "infra", "x")
-    assert index.is_source("secrets", "infra", "y")
-    assert index.is_source(CONFIGMAPS.key, "infra", "z")
-    index.remove_rule("a/s")
-    index.remove_rule("a/r")
-    assert not index.is_source("secrets", "infra", "y")
-    assert not index.is_source("configmaps", "infra", "z")
-
-
-def test_findings_of_a_reading_are_gathered_and_forgotten_with_it():
-    composition = Composition([])
-    composition.note(Findings({("a", "b", "c"): None}))
-    composition.note(Findings({("d", "e", "f"): None}, {("g", "h"): None}))
-    assert list(composition.overridden) == [("a", "b", "c"), ("d", "e", "f")]
-    assert list(composition.passed_over) == [("g", "h")]
-    composition.renewed({})
-    assert composition.passed_over == {}
-    assert (composition.overridden, composition.until, composition.rendered) == ({}, None, {})
-
-
 def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     payload = {"data": {"a": "hunter2", "b": ""}, "type": "Opaque", "list": ["hunter2"], "no": None}
     content = Content("v1", "Secret", payload, {"l": "hunter2"}, {"n": "hunter2"}, b"digest")
@@ -768,16 +714,6 @@ async def test_tenants_take_turns_of_one_slice(work: Work) -> None:
     assert len(work.done) == 52
 
 
-async def test_one_that_comes_while_another_has_much_to_do_waits_for_one_slice(work: Work) -> None:
-    work.add("many", 100)
-    async with work.running():
-        await asyncio.sleep(0)
-        before = len(work.done)
-        work.add("late", 1)
-    assert 0 < before < work.done.index("late-0") <= before + 2 * SLICE
-    assert len(work.done) == 101
-
-
 async def test_trusted_rules_wait_for_no_tenant(work: Work) -> None:
     for number in range(20):
         work.add(f"tenant{number}", 40)
@@ -794,13 +730,3 @@ async def test_what_changes_while_it_is_processed_is_not_lost(work: Work) -> Non
     async with work.running():
         pass
     assert work.done == ["again-0", "again-0"]
-
-
-async def test_nothing_is_kept_of_what_is_done(work: Work) -> None:
-    for tenant in ("a", "b", None):
-        for number in range(10):
-            work.add(tenant, 3, f"source{number}")
-    async with work.running():
-        pass
-    assert len(work.done) == 90
-    assert not work.changes._pending

@@ -52,6 +52,32 @@ def test_it_grows_to_the_most_where_the_server_stays_quick() -> None:
     assert seconds > MOST - START  # one more a second, no faster
 
 
+@pytest.mark.parametrize("room", [6, 16, 34])
+def test_it_settles_at_what_a_strict_server_takes_and_few_writes_are_refused(room: int) -> None:
+    async def run(loop: SimulatedLoop) -> tuple[list[int], int, int]:
+        limit, limits = adaptive(loop), list[int]()
+        server = Server(loop, seats=room, queue=0, seconds=0.045)
+        await write_all(server, limit, 100 * room)
+        at_first = server.refused
+
+        async def look() -> None:
+            while True:
+                await asyncio.sleep(0.1)
+                limits.append(limit.limit)
+
+        looks = asyncio.ensure_future(look())
+        await write_all(server, limit, 400 * room)
+        looks.cancel()
+        return limits, at_first, server.refused - at_first
+
+    limits, at_first, later = simulate(run)
+    assert room // 2 <= min(limits)
+    assert room <= max(limits) <= room + 1
+    assert room * 0.6 <= median(limits)
+    assert at_first <= 10, "it is halved until it fits"
+    assert later <= 400 * room / 100
+
+
 def test_it_settles_where_more_would_only_make_answers_slow() -> None:
     async def run(loop: SimulatedLoop) -> tuple[float, int]:
         limit = adaptive(loop)
