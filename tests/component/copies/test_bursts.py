@@ -129,17 +129,6 @@ async def test_a_status_comes_after_the_copies_of_all_rules(cluster, monkeypatch
     assert sum(number > min(statuses) for number in copies) < WORKERS
 
 
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, health=600.0)])
-async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, operator):
-    """The Events of rules that are well wait for `flush`, once in a period of `health`."""
-    await sync_rule(cluster)
-    cluster.gone("configmaps", HOME, "app")
-    await until(lambda: reason(cluster) == "SourceNotFound")
-    await operator.idle()  # the Event follows the response to the status
-    operator.controller._context.reports.flush()
-    assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]
-
-
 async def test_the_check_of_very_many_rules_is_many_short_steps(cluster, operator):
     await operator.workers.drain(0)
     context = operator.controller._context

@@ -339,15 +339,3 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     assert [event[1:3] for event in told] == [("Warning", "InternalError")]
     monkeypatch.setattr(reconciler, "summarize_rule", original)
     await until(lambda: reason(cluster) == "Synced")
-
-
-async def test_a_tenants_name_is_refused_before_anything_is_watched(cluster, served):
-    operator = Operator(cluster, tenant_rules=True)
-    await operator.start()
-    loop = "{% for i in range(99999) %}{{ i }}{% endfor %}"
-    spec = {"source": {"kind": "ConfigMap", "name": "app"}, "transform": {"name": loop}}
-    elsewhere(cluster, "rule", spec)
-    await until(lambda: ready_of(cluster, "rule", "tenant").get("reason") == "NotTrusted")
-    assert "a loop" in ready_of(cluster, "rule", "tenant")["message"]
-    assert "finalizers" not in cluster.found("copyrators", "tenant", "rule")["metadata"]
-    await operator.stop()

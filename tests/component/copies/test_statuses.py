@@ -176,19 +176,6 @@ async def test_a_dropped_field_is_named_and_the_copy_is_written_with_one_request
     ]
 
 
-async def test_the_condition_ends_when_the_field_is_corrected(cluster, operator):
-    stage(cluster, "a")
-    put_rule(cluster, "a", ingres=[1], egres=[2], data={"k": "v"})
-    await until(lambda: status_of(cluster).get("droppedFields") == ["egres", "ingres"])
-    assert "knows no fields egres, ingres and drops them" in condition(cluster)["message"]
-    put_rule(cluster, "a", ingres=[1], data={"k": "v"})
-    await until(lambda: status_of(cluster).get("droppedFields") == ["ingres"])
-    put_rule(cluster, "a", data={"k": "v"})
-    await until(lambda: condition(cluster) is None, "corrected")
-    assert not status_of(cluster).get("droppedFields")
-    assert reason(cluster) == "Synced"
-
-
 async def test_metadata_that_copies_never_have_are_named_too(cluster, operator):
     """They aren't even sent; what kubectl writes into every file isn't named."""
     stage(cluster, "a")
@@ -345,22 +332,6 @@ async def test_each_burst_has_its_cause(cluster, operator, traces):
     )
     cluster.gone("copyrators", HOME, "rule")
     assert await traces.next() == "deleted 2 copies: the rule is being deleted"
-
-
-async def test_nothing_is_said_of_nothing(cluster, operator, traces, caplog):
-    await operator.stop()
-    caplog.clear()
-    again = Operator(cluster)
-    await again.start()
-    try:
-        await until(lambda: reason(cluster) == "Synced")
-        await again.settled(3)
-        assert traces.lines() == []
-        cluster.gone("configmaps", "team-a", "app")
-        await until(lambda: cluster.copies("configmaps", "app") == TEAMS)
-    finally:
-        await again.stop()
-    assert traces.lines() == [f"{HOME}/rule: created 1 copy: deletion by another client"]
 
 
 # --- Rules that can't be meant: said with the field's path, and what stands there stays -----------
@@ -545,20 +516,6 @@ async def test_a_rule_whose_source_is_a_copy_names_the_other_rule(
     condition = cluster.found("copyrators", HOME, "second")["status"]["conditions"][0]
     assert condition["message"].replace(HOME, "home") == said.format(place=f"l2/{copy}")
     assert reason(cluster, "first") == "Synced"
-
-
-async def test_of_a_template_the_other_rule_is_named_too(cluster, operator):
-    cluster.namespace("l2")
-    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cfg"}}
-    make_rule(cluster, "first", {"template": template, "targets": {"namespaces": ["l2"]}})
-    await until(lambda: reason(cluster, "first") == "Synced")
-    make_rule(cluster, "second", spec("l2", "cfg", "l3"))
-    await until(lambda: reason(cluster, "second") == "SourceNotFound")
-    condition = cluster.found("copyrators", HOME, "second")["status"]["conditions"][0]
-    assert condition["message"] == (
-        f"l2/cfg is a copy of {HOME}/first, and a copy is never a source; add these targets to "
-        f"{HOME}/first"
-    )
 
 
 async def test_what_is_never_copied_for_another_reason_is_named_with_it(cluster, operator):

@@ -165,19 +165,6 @@ async def test_a_source_limits_where_it_goes_whoever_copies_it(cluster, served):
     assert (failure["namespace"], failure["reason"]) == ("two", "NotAccepted")
 
 
-async def test_a_tenant_takes_no_target_from_a_trusted_rule(cluster, served):
-    secret(cluster, HOME)
-    secret(cluster, TENANT)
-    space(cluster, "target", TENANT)
-    only = {"source": SOURCE, "targets": {"namespaces": ["target"]}}
-    tenant_rule(cluster, "trusted", only, HOME)
-    await until(lambda: ready(cluster, "trusted", HOME) == "Synced")
-    tenant_rule(cluster, "rule", only)
-    await until(lambda: status(cluster, "rule").get("copies", {}).get("conflicts") == 1)
-    copy = cluster.found("secrets", "target", "app")
-    assert copy["metadata"]["annotations"][names.ANN_RULE] == f"{HOME}/trusted"
-
-
 async def test_without_the_setting_a_tenants_rule_does_nothing(cluster, operator):
     cluster.namespace(TENANT)
     space(cluster, "target", "*")

@@ -64,27 +64,6 @@ async def test_every_write_carries_our_field_manager(client: KubeClient, api: Fa
     assert {seen.params["fieldManager"] for seen in writes} == {"copyrator"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "media_type"),
-    [
-        (PatchType.MERGE, "application/merge-patch+json"),
-        (PatchType.JSON, "application/json-patch+json"),
-        (PatchType.APPLY, "application/apply-patch+yaml"),
-    ],
-)
-async def test_a_patch_says_its_media_type(
-    client: KubeClient, api: FakeApi, kind: PatchType, media_type: str
-) -> None:
-    api.put("a")
-    await client.patch(
-        CONFIGMAPS, "ns", "a", {}, kind=kind, force=kind is PatchType.APPLY, field_manager="other"
-    )
-    seen = api.seen[-1]
-    assert seen.headers["Content-Type"] == media_type
-    assert seen.params["fieldManager"] == "other"
-    assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
-
-
 async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeApi) -> None:
     api.put("a")
     told: list[str] = []
@@ -209,13 +188,6 @@ async def test_a_server_that_does_not_answer_in_time_is_unreachable(
     assert caught.value.reason == "Timeout"
 
 
-async def test_a_closed_client_is_unreachable_not_a_crash(api: FakeApi) -> None:
-    client = KubeClient(Connection(Endpoint(host=api.url)))
-    await client.close()
-    with pytest.raises(errors.Unreachable):
-        await client.get(CONFIGMAPS, "ns", "a")
-
-
 async def test_a_refused_token_is_renewed_once_and_the_request_succeeds(api: FakeApi) -> None:
     api.put("a")
     api.always("get", _only_for("Bearer new", api))
@@ -235,24 +207,6 @@ async def test_a_token_that_stays_refused_is_not_renewed_at_every_request(api: F
                 await client.get(CONFIGMAPS, "ns", "a")
     assert connection.generation == 1
     assert api.count("get") == 5
-
-
-async def test_a_token_that_can_expire_is_read_again_before_it_is_refused(api: FakeApi) -> None:
-    api.put("a")
-    now = [0.0]
-    tokens = iter(["Bearer second", "Bearer third"])
-
-    async def load() -> Endpoint:
-        return Endpoint(host=api.url, authorization=next(tokens), valid_for=60.0)
-
-    first = Endpoint(host=api.url, authorization="Bearer first", valid_for=60.0)
-    connection = Connection(first, loader=load, clock=lambda: now[0])
-    async with KubeClient(connection) as client:
-        for moment in (0, 59, 61, 100, 130):
-            now[0] = moment
-            await client.get(CONFIGMAPS, "ns", "a")
-    used = [seen.headers["Authorization"].split()[1] for seen in api.seen]
-    assert used == ["first", "first", "second", "second", "third"]
 
 
 async def test_retry_after_is_understood_and_told_to_the_limit(api: FakeApi) -> None:

@@ -212,34 +212,6 @@ async def test_who_stood_still_goes_on_if_nobody_had_the_lease_meanwhile(
     assert said.endswith("wasn't renewed for 7 s (the process was suspended)")
 
 
-async def test_who_stood_still_steps_down_if_another_leads_now(
-    first: Replica, second: Replica, api: FakeApi, time: Time
-) -> None:
-    await first.elector.attempt()
-    first.keep()
-    await renewals(api)
-    time.now += 60
-    take(api, "second")
-    await until(lambda: first.lost)
-    assert first.changes == [False]
-    assert not first.leads
-    assert holder(api) == "second"
-
-
-async def test_who_finds_another_holder_stops_at_once(
-    first: Replica, api: FakeApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    await first.elector.attempt()
-    first.keep()
-    await renewals(api)
-    take(api, "thief")
-    await until(lambda: first.lost)
-    assert not first.leads
-    assert first.changes == []
-    assert holder(api) == "thief"
-    assert complaints(caplog) == ["Leadership lost: thief holds the Lease ops/copyrator"]
-
-
 async def test_a_lease_that_somebody_labels_or_deletes_stays_ours(
     first: Replica, second: Replica, api: FakeApi
 ) -> None:

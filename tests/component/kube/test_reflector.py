@@ -24,7 +24,7 @@ from tests.component.kube.fake_api import (
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.transport import Connection, Endpoint
-from copyrator.kube.errors import Forbidden, NotFound, Unreachable
+from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.reflector import Reflector, Timing, WatchSpec
 from copyrator.metrics import Metrics
@@ -211,15 +211,6 @@ async def test_a_watch_that_ends_in_order_is_resumed_without_a_list(
     assert not [r for r in caplog.records if r.name.startswith("copyrator")]
 
 
-async def test_a_bookmark_moves_the_place_to_resume_from(reflect: Reflect, api: FakeApi) -> None:
-    api.put("a")
-    api.script("watch", stream(bookmark(5000), then="cut"))
-    reflector = reflect()
-    await settled(reflector, api)
-    assert api.of("watch")[1].params["resourceVersion"] == "5000"
-    assert api.count("list") == 1
-
-
 # --- faults: whatever breaks, nothing known is lost and no deletion is invented ------------------
 
 BROKEN_LISTS: dict[str, Answer] = {
@@ -343,22 +334,6 @@ async def test_a_watch_that_does_not_stand_is_tried_ever_more_slowly(
     api.behave()
     await settled(reflector, api)
     assert "works again" in caplog.text
-
-
-async def test_an_api_server_that_is_away_is_one_line_in_the_log(
-    client: KubeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with KubeClient(Connection(Endpoint(host="http://127.0.0.1:9"))) as away:
-        reflector: Reflector[Any] = Reflector(
-            away, WatchSpec(CONFIGMAPS, decode=dict), on_change=lambda *_: None, timing=QUICK
-        )
-        task = asyncio.create_task(reflector.run())
-        await until(lambda: reflector.failing_for > 0.5, "a while passes")
-        task.cancel()
-    assert isinstance(reflector.failure, Unreachable)
-    assert not reflector.synced
-    assert len([r for r in caplog.records if r.name == "copyrator.kube.watch.reflector"]) == 1
 
 
 async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(

@@ -264,20 +264,7 @@ def shape(fields):
             {"f:imagePullSecrets": {}},
             {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]},
         ),
-        # Fields whose names begin alike are others.
-        (
-            {"spec": {"a": 1}, "spe": 1},
-            {"new": 2},
-            {"f:spec": {"f:a": {"f:b": {}}}},
-            {"new": 2, "spe": 1},
-        ),
         # A list of something else isn't merged.
-        (
-            {"imagePullSecrets": [{"name": "theirs", "x": "y"}]},
-            {"imagePullSecrets": [{"name": "new"}]},
-            {},
-            {"imagePullSecrets": [{"name": "new"}]},
-        ),
         (
             {"imagePullSecrets": ["theirs"]},
             {"imagePullSecrets": [{"name": "new"}]},

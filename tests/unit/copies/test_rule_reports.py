@@ -430,20 +430,8 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
             "deleted 7 copies: x changed by generation 4 of the rule",
         ),
         (
-            [(UPDATE, Trigger.SOURCE, "a/b")] * 2,
-            "updated 2 copies: source a/b is new or changed",
-        ),
-        (
             [(UPDATE, Trigger.SOURCE, "a/b"), (UPDATE, Trigger.SOURCE, "a/c")],
             "updated 2 copies: sources a/b, a/c are new or changed",
-        ),
-        (
-            [(UPDATE, Trigger.DRIFT, "a"), (UPDATE, Trigger.DRIFT, "b")],
-            "updated 2 copies: changes by another client",
-        ),
-        (
-            [(CREATE, Trigger.NAMESPACE, name) for name in "abcde"],
-            "created 5 copies: namespaces a, b, c and 2 more are new or changed",
         ),
         (
             [(DELETE, Trigger.NAMESPACE_LEFT, "a"), (UPDATE, Trigger.DRIFT, "")],
@@ -455,10 +443,6 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
         (
             [(Action.ADOPT, Trigger.UNMANAGED, ""), (Action.RESEAL, Trigger.UNSEALED, "")],
             ("took over 1 copy: allowed by onConflict; sealed 1 copy: the seal was missing"),
-        ),
-        (
-            [(Action.RELEASE, Trigger.RULE_DELETED, "")] * 2,
-            "released 2 copies: the rule is being deleted",
         ),
     ],
 )

@@ -436,34 +436,6 @@ def test_a_shared_watch_has_more_than_the_named_object(one, many, composition):
     assert not composition.parts[0].concerns(ObjectName("infra", "other"))
 
 
-def test_what_is_missing_is_told_unless_it_is_optional(one, many, composition):
-    assert composition.missing() == (
-        "sources.hub: there is no Secret infra/creds; the copies stay as they are"
-    )
-    one.put("creds")
-    assert "sources.private: no Secret in infra matches a=b" in changed(composition).missing()
-    many.put("a")
-    assert changed(composition).missing() is None
-    spare = Composition(
-        [part("hub", Watch(), "x", optional=True), part("all", Watch(), optional=True)]
-    )
-    assert spare.missing() is None
-    assert spare.to_string() == "hub (missing), all (0)"
-
-
-def test_a_named_object_that_is_never_copied_is_told_and_a_selector_passes_over_it(one, many):
-    composition = Composition([part("hub", one, "creds", optional=True), part("all", many)])
-    copied = {
-        "labels": {"app.kubernetes.io/managed-by": "copyrator"},
-        "annotations": {"copyrator.flant.com/rule": "a/b"},
-    }
-    many.put("a")
-    many.put("b", **copied)
-    assert list(composition.parts[1].found()) == [ObjectName("infra", "a")]
-    one.put("creds", **copied)
-    assert "Secret infra/creds is never copied: it is a copy" in changed(composition).missing()
-
-
 def test_what_was_read_and_refused_is_refused_in_that_version_only(one, many, composition):
     one.put("creds")
     many.put("a")

@@ -491,57 +491,6 @@ def secret(**data: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "data", "said"),
-    [
-        (
-            "merge_dockerconfig",
-            {},
-            {},
-            (
-                "source a (infra/creds) has no key .dockerconfigjson; it must be of the type "
-                "kubernetes.io/dockerconfigjson, or kubernetes.io/dockercfg with the key "
-                ".dockercfg"
-            ),
-        ),
-        (
-            "merge_dockerconfig",
-            {},
-            {"_dockerconfigjson": BINARY},
-            "source a (infra/creds): .dockerconfigjson isn't text in base64",
-        ),
-        (
-            "pem_bundle",
-            {},
-            {},
-            "pem_bundle needs the key of source a (infra/creds): pem_bundle(key='ca.crt')",
-        ),
-        ("pem_bundle", {"key": "x"}, {}, "source a (infra/creds) has no key x"),
-        (
-            "pem_bundle",
-            {"key": "x"},
-            {"x": BINARY},
-            "pem_bundle: there is no certificate that could be written",
-        ),
-        (
-            "pem_bundle",
-            {"key": "x"},
-            {"x": "%"},
-            "source a (infra/creds), key x isn't in base64",
-        ),
-    ],
-)
-def test_what_a_filter_says_of_a_source(
-    name: str, arguments: dict[str, str], data: dict[str, str], said: str
-):
-    meter = Meter()
-    meter.scope = Scope(datetime(2026, 6, 1, tzinfo=UTC), Findings(), Visibility.CLEAR)
-    value = source_set({"a": secret(**data)}, clear=True)["a"]
-    with pytest.raises(TemplateError) as caught:
-        filters.FILTERS[name](meter, value, **arguments)
-    assert str(caught.value) == said
-
-
 def test_a_value_keeps_its_origin_in_base64():
     where = "source a (infra/creds), key x"
     encoded = filters.b64encode(Meter(), SourceText.of("a", where))

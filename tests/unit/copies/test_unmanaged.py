@@ -13,7 +13,6 @@ from copyrator.api.schema import NOT_WHOLE
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets.content import (
     COMPARED_VALUES,
-    copied_content,
     differences,
     rendered_content,
 )
@@ -170,32 +169,6 @@ def test_what_others_put_on_a_service_account_takes_nothing_away():
     assert differences(content, shut) == ("automountServiceAccountToken",)
     bare = wanted("v1", "ServiceAccount")
     assert differences(bare, live(imagePullSecrets=others, secrets=[{"name": "t"}])) == ()
-
-
-SECRET = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "s", "namespace": "default", "labels": {"app": "x"}},
-    "type": "Opaque",
-    "data": {"a": "YQ=="},
-}
-
-
-@pytest.mark.parametrize(
-    ("change", "differing"),
-    [
-        ({}, ()),
-        ({"immutable": False}, ()),
-        ({"immutable": True}, ("immutable",)),
-        ({"type": "example.com/x"}, ("type",)),
-        ({"data": {"a": "YQ==", "b": ""}}, ("data",)),
-        ({"data": {"a": "Yg=="}}, ("data",)),
-        ({"data": None}, ("data",)),
-    ],
-)
-def test_a_secret_is_equal_key_for_key(change, differing):
-    content = copied_content(SECRET, Transform(), rule="default/rule", sealer=SEALER)
-    assert differences(content, {**copy.deepcopy(SECRET), **change}) == differing
 
 
 def test_a_custom_resource_is_equal_only_as_a_whole():

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 
 from copyrator.serving.listener import Peers
 
-# --- Who calls, also behind proxies ---------------------------------------------------------------
-
-
 PROXIES = Peers([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
 
 
