@@ -238,9 +238,6 @@ async def test_new_namespaces_and_deleted_copies_get_the_new_content_and_edited_
     await stage.at_step(2, "a-new", "t0", "t1", "t2", "t5")
 
 
-# --- other changes meanwhile ----------------------------------------------------------------------
-
-
 # --- restarts, pauses, deletion -------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from copyrator.copies.targets.content import (
 from copyrator.copies.targets.ownership import Shapes
 from copyrator.copies.targets.records import Extras
 
-# --- content --------------------------------------------------------------------------------------
+# --- What a copy holds, and what holds it ---------------------------------------------------------
 
 
 SEALER = Sealer(b"k" * 32)
@@ -266,7 +266,7 @@ def test_an_object_of_another_kind_may_have_more_in_its_maps_and_not_in_its_list
     assert thing.is_held_by({"metadata": BARE["metadata"], "spec": found}) is held
 
 
-# --- metadata -------------------------------------------------------------------------------------
+# --- Labels and annotations -----------------------------------------------------------------------
 
 
 def test_labels_are_removed_by_globs_and_added():
@@ -290,7 +290,7 @@ def test_too_many_labels_for_so_many_patterns_are_refused():
         copied_annotations(labels, Transform(annotations=remove), rule="a/b", origin=None)
 
 
-# --- transform ------------------------------------------------------------------------------------
+# --- What a transform makes of the content --------------------------------------------------------
 
 
 CONTENT = {"data": {"a.crt": "1", "a.key": "2", "b": "3"}, "binaryData": {"c": "4"}, "type": "T"}

@@ -151,7 +151,7 @@ def test_other_kinds_let_controllers_add_what_is_theirs(wanted, fields, foreign,
     assert is_ours_enough(wanted, Shapes().read(entries).shape) is right
 
 
-# --- ownership claim ------------------------------------------------------------------------------
+# --- What becomes ours when an object is taken over -----------------------------------------------
 
 
 BODY = {
@@ -334,7 +334,7 @@ def test_a_body_that_would_change_nothing_is_known():
         assert not is_unchanged(live, other)
 
 
-# --- records --------------------------------------------------------------------------------------
+# --- What is remembered of a copy -----------------------------------------------------------------
 
 
 SEALER = Sealer(b"k" * 32)
@@ -605,7 +605,7 @@ def test_a_copy_that_was_accepted_as_it_is_stays_so_until_it_changes(cluster, st
     assert cluster.copies.get(NAME).shape is SHAPE
 
 
-# --- sealing --------------------------------------------------------------------------------------
+# --- Seals and digests ----------------------------------------------------------------------------
 
 
 PLACE = ("secrets", "team-a", "creds", "default/rule")
@@ -659,7 +659,7 @@ def test_sealers_with_one_key_are_equal():
     assert SEALER != b"k" * 32
 
 
-# --- adoption -------------------------------------------------------------------------------------
+# --- Copies that other tools made -----------------------------------------------------------------
 
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1234"}

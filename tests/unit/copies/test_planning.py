@@ -397,7 +397,7 @@ def test_an_edit_after_one_that_is_unconfirmed(deleted, had, max_delete, earlier
     assert judge_edit(5, deleted, had, max_delete, earlier) == expected
 
 
-# --- namespaces -----------------------------------------------------------------------------------
+# --- Which namespaces are a rule's targets --------------------------------------------------------
 
 
 def body(name, **metadata):

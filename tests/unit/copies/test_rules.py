@@ -21,7 +21,7 @@ from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
 
-# --- rule cache -----------------------------------------------------------------------------------
+# --- What is kept of rules ------------------------------------------------------------------------
 
 
 def rule(version="1", uid="u", spec=None, **more):
@@ -111,9 +111,6 @@ def test_of_a_status_only_what_we_may_have_written_is_kept():
         }
     )
     assert found.status == RuleStatus(conditions=conditions(ready), copies=CopyCounts(ready=1))
-
-
-# --- Which Secrets count as kubeconfigs of rules, so that they are copied nowhere -----------------
 
 
 # --- The transitions of what is known of a rule while it is served --------------------------------
@@ -276,7 +273,7 @@ def test_it_isn_t_delayed_beyond_the_first_change_that_must_be_in_it() -> None:
     assert state.next_status == NOW + 1.0
 
 
-# --- trust ----------------------------------------------------------------------------------------
+# --- What a tenant's rule may ask for -------------------------------------------------------------
 
 
 OWN = {"kind": "Secret", "name": "app"}

@@ -499,7 +499,7 @@ def test_an_outline_has_the_fields_of_a_content_and_none_of_its_values():
     assert not Content("v1", "Secret", payload, {"l": ""}, {}, b"").has_outline(outline)
 
 
-# --- matching -------------------------------------------------------------------------------------
+# --- What is never copied, and who consents -------------------------------------------------------
 
 
 def body(name="x", **fields):

@@ -85,7 +85,7 @@ def test_the_longest_text_that_is_compiled_at_once_takes_one_step(words):
     assert_quick(lambda: compile_text(text), 5 * STEP_SECONDS)
 
 
-# --- rendering ------------------------------------------------------------------------------------
+# --- How texts and trees render -------------------------------------------------------------------
 
 
 CONTEXT = {"namespace": namespace_context("team-a", {"tier": "front"}, {"owner": "ops"})}

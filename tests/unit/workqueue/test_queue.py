@@ -393,7 +393,7 @@ def test_a_write_for_no_tenant_passes_the_tenants_that_wait() -> None:
 
 
 @pytest.fixture
-def begun() -> Clock:
+def at_zero() -> Clock:
     return Clock(0.0)
 
 
@@ -403,25 +403,25 @@ def fired() -> list[str]:
 
 
 @pytest.fixture
-def scheduler(begun: Clock, fired: list[str]) -> DueScheduler[str]:
-    return DueScheduler(fired.append, clock=begun)
+def scheduler(at_zero: Clock, fired: list[str]) -> DueScheduler[str]:
+    return DueScheduler(fired.append, clock=at_zero)
 
 
 @pytest.mark.parametrize(("first", "second"), [(10, 20), (20, 10)])
 def test_a_key_has_one_date_the_last_that_was_set(
-    scheduler: DueScheduler[str], begun: Clock, fired: list[str], first: float, second: float
+    scheduler: DueScheduler[str], at_zero: Clock, fired: list[str], first: float, second: float
 ) -> None:
     scheduler.set("a", first)
     scheduler.set("a", second)
     assert scheduler.next_due() == second
-    begun.now = second - 1
+    at_zero.now = second - 1
     assert scheduler.fire_due() == 0
-    begun.now = 100
+    at_zero.now = 100
     scheduler.fire_due()
     assert fired == ["a"]
 
 
-def test_a_callback_that_fails_does_not_stop_the_others(begun: Clock) -> None:
+def test_a_callback_that_fails_does_not_stop_the_others(at_zero: Clock) -> None:
     fired: list[str] = []
 
     def callback(key: str) -> None:
@@ -429,10 +429,10 @@ def test_a_callback_that_fails_does_not_stop_the_others(begun: Clock) -> None:
             raise ValueError(key)
         fired.append(key)
 
-    scheduler = DueScheduler(callback, clock=begun)
+    scheduler = DueScheduler(callback, clock=at_zero)
     scheduler.set("bad", 1)
     scheduler.set("good", 2)
-    begun.now = 3
+    at_zero.now = 3
     assert scheduler.fire_due() == 2
     assert fired == ["good"]
 
