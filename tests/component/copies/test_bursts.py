@@ -20,11 +20,13 @@ from tests.component.kube.fake_api import until
 from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.keys import RuleKey
-from copyrator.api.names import ANN_RULES
+from copyrator.api.names import ANN_RULES, RULE_KIND
 from copyrator.api.reasons.rules import RuleEvent
+from copyrator.cli.get.describe import events_of
 from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
 from copyrator.copies.timing import DEFAULT_TIMING
+from copyrator.kube.client.answers import Page
 from copyrator.workqueue import queue
 
 RULES = [f"rule-{number:02}" for number in range(20)]
@@ -71,6 +73,25 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(
         "namespaces team-0, team-1, team-2 and 2 more are new or changed"
     )
     assert operator.recorder.annotations == {ANN_RULES: ",".join(RULES)}
+
+
+async def test_the_event_of_all_rules_is_found_by_each_of_their_names():
+    """As `copyrator describe rule` asks for it: its object is the Namespace."""
+    event = {
+        "metadata": {"name": "e", "annotations": {ANN_RULES: "rule-01,rule-02"}},
+        "involvedObject": {"kind": "Namespace", "name": HOME, "uid": "of the namespace"},
+    }
+
+    class Events:
+        async def list_pages(self, _resource, _namespace, *, field_selector):
+            yield Page([event] if field_selector == "involvedObject.kind=Namespace" else [], "1")
+
+    def names(name, kind=RULE_KIND):
+        metadata = {"name": name, "namespace": HOME, "uid": f"of {name}"}
+        return events_of(Events(), kind, {"metadata": metadata})
+
+    assert len(await names("rule-02")) == 1
+    assert await names("rule-0") == await names("rule-02", "Bundle") == []
 
 
 async def sync_rule(cluster):
