@@ -139,6 +139,15 @@ def test_an_attempt_that_isnt_complete_counts_only_its_requests(fights, clock):
     assert fights.wait(KEY) == 8
 
 
+def test_three_changes_are_reported_when_a_fourth_follows(fights):
+    for _ in range(3):
+        fights.change(KEY)
+        fights.count(KEY, 1, foreign=True)
+    assert (len(fights), fights.wait(KEY)) == (0, 1)
+    fights.change(KEY)
+    assert len(fights) == 1
+
+
 def test_a_copy_that_others_deleted_is_lost_until_it_is_created(fights, clock):
     assert not fights.is_lost(KEY)
     fights.lose(KEY)
