@@ -139,6 +139,14 @@ def test_an_attempt_that_isnt_complete_counts_only_its_requests(fights, clock):
     assert fights.wait(KEY) == 8
 
 
+def test_a_copy_that_isnt_wanted_any_more_begins_anew(fights):
+    for _ in range(2):
+        fights.count(KEY, 1, foreign=True)
+    fights.end(KEY)
+    fights.count(KEY, 1, foreign=True)
+    assert fights.get(KEY) is None
+
+
 def test_three_changes_are_reported_when_a_fourth_follows(fights):
     for _ in range(3):
         fights.change(KEY)

@@ -168,6 +168,8 @@ def test_a_request_is_taken_once(state: RuleState) -> None:
     assert state.take_request("2", "1")
     assert not state.take_request("2", "1")
     assert state.take_request("3", "1")
+    assert not state.take_reseal(None)
+    assert [state.take_reseal("1"), state.take_reseal("1")] == [True, False]
 
 
 def test_the_lag_is_from_the_first_change_to_the_last_write(state: RuleState) -> None:
