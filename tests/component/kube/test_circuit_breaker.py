@@ -101,6 +101,19 @@ async def test_what_one_object_or_namespace_is_told_holds_nobody_up(
     assert api.count("get") == 100
 
 
+async def test_failures_among_successes_do_not_close_the_gate(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.put("a")
+    for _ in range(3):
+        api.script("get", *[error(500)] * (transport.FAILURES - 1))
+        async with asyncio.timeout(60):
+            for _ in range(transport.FAILURES):
+                last = await ask(client)
+                assert client.outage is None
+        assert last == "ok"
+
+
 async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
     client: KubeClient, api: FakeApi
 ) -> None:

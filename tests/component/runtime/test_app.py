@@ -221,6 +221,11 @@ async def test_a_crd_of_our_name_without_our_version_is_said_and_not_waited_for_
     assert "docs/adoption.md" in sentence
 
 
+async def test_a_crd_that_is_not_established_yet_is_waited_for(server: Crds) -> None:
+    server.crds["copyrators.flant.com"] = crd("copyrators.flant.com")
+    assert await missing_crds(server) == ["the CRD copyrators.flant.com is not established yet"]
+
+
 async def test_without_the_right_to_read_crds_discovery_decides(server: Crds) -> None:
     for name in CRDS:
         server.crds[name] = Forbidden("no right")
