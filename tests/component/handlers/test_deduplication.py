@@ -80,6 +80,12 @@ def test_an_older_state_never_follows_a_newer_one(told: Told) -> None:
     assert told.news == [("app", "7")]
 
 
+def test_versions_are_compared_as_numbers(told: Told) -> None:
+    told.events.event("MODIFIED", body("app", 9))
+    told.events.event("MODIFIED", body("app", 10))
+    assert told.news == [("app", "9"), ("app", "10")]
+
+
 def test_a_deletion_is_delivered_once_and_the_name_can_come_back(told: Told) -> None:
     told.events.event("ADDED", body("app", 1))
     told.events.event("DELETED", body("app", 2))
@@ -168,6 +174,11 @@ def test_what_can_not_be_told_is_asked_again(told: Told) -> None:
     cluster.kind_is_gone = False
     asyncio.run(told.events.confirm(cluster))
     assert told.news[1:] == [("a", "gone")]
+
+
+def test_a_list_of_one_namespace_says_nothing_of_others(told: Told) -> None:
+    told.events.event(None, body("a", 1))
+    assert not told.events.listed("bar", set())
 
 
 def test_only_the_namespaces_that_are_watched_are_listed(told: Told) -> None:

@@ -92,6 +92,17 @@ async def test_an_event_says_what_happened_to_what(kit: Kit) -> None:
     assert event["firstTimestamp"] == event["lastTimestamp"] == "1970-01-01T00:16:40Z"
 
 
+async def test_a_message_is_truncated_at_a_word(kit: Kit) -> None:
+    kit.record(f"{'word ' * 204}one-longer-word")
+    kit.record("x" * 1025)
+    kit.record("y" * 1024)
+    assert sorted(body["message"] for body in await kit.written()) == [
+        f"{'word ' * 203}word…",
+        f"{'x' * 1023}…",
+        "y" * 1024,
+    ]
+
+
 async def test_the_same_news_raises_a_count_at_most_once_a_minute(kit: Kit) -> None:
     for _ in range(10):
         kit.record()

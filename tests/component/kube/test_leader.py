@@ -188,6 +188,21 @@ async def test_who_cannot_renew_leads_for_its_deadline_and_then_when_it_can_agai
     assert said.startswith("Leadership suspended, nothing is written: the Lease ops/copyrator ")
 
 
+async def test_a_renewal_that_is_answered_after_the_deadline_does_not_count(
+    first: Replica, api: FakeApi, time: Time
+) -> None:
+    async def late(request: web.Request) -> web.StreamResponse:
+        time.now += 8
+        return await api.serve(request)
+
+    await first.elector.attempt()
+    api.script("update", late, hang())
+    first.keep()
+    await until(lambda: first.changes == [False])
+    assert not first.leads
+    assert holder(api) == "first"
+
+
 async def test_a_renewal_without_an_answer_delays_no_suspension(api: FakeApi) -> None:
     """The last request before the deadline ends with it, not after its own timeout."""
     replica = Replica(api, monotonic, "first", terms=Terms(deadline=0.3, renew=0.1, answer=60.0))
@@ -327,3 +342,24 @@ async def test_missing_rights_and_a_missing_namespace_are_errors(
     with pytest.raises(NotFound, match="ops"):
         await first.elector.attempt()
     assert not first.leads
+
+
+async def test_an_outage_that_others_met_does_not_hold_it_up(api: FakeApi, time: Time) -> None:
+    alone = Replica(api, time, "alone", Pauses(first=3600.0))
+    api.script("get", *[error(500)] * 20)
+    async with asyncio.timeout(60):
+        for _ in range(20):
+            with pytest.raises(ServerError, match="500"):
+                await alone.elector.attempt()
+        assert await alone.elector.attempt()
+    await alone.elector.close()
+
+
+async def test_a_look_is_due_when_the_lease_expires_at_the_latest(
+    first: Replica, second: Replica, time: Time
+) -> None:
+    await first.elector.attempt()
+    await second.elector.attempt()
+    assert second.elector.pause == TERMS.look
+    time.now += 9.99
+    assert second.elector.pause == pytest.approx(0.01)

@@ -22,6 +22,7 @@ from copyrator.runtime import supervisor, watchdog
 from copyrator.runtime.app import App, Parts
 from copyrator.runtime.watchdog import (
     Background,
+    dead_watches,
     failing_watches,
     probe_api_server,
     stale_queue,
@@ -151,6 +152,26 @@ async def test_an_idle_operator_asks_now_and_then_and_often_while_it_gets_no_ans
     server.asked.clear()
     await feel(server, until=200)
     assert len(server.asked) >= 30  # so that an outage is sure within seconds
+
+
+def test_a_watch_that_ended_by_itself_is_named() -> None:
+    assert dead_watches([]) is None
+    assert dead_watches([WatchSpec(SECRETS)]) == "ended unexpectedly: the watch of secrets"
+
+
+async def test_a_busy_operator_asks_for_nothing_else() -> None:
+    server = Server()
+
+    async def sleep(seconds: float) -> None:
+        await server.sleep(seconds)
+        server.answered = server.now - 1.0
+
+    pulse = asyncio.create_task(probe_api_server(server, sleep))
+    while server.now < 200:
+        await asyncio.sleep(0)
+    pulse.cancel()
+    await asyncio.gather(pulse, return_exceptions=True)
+    assert server.asked == []
 
 
 async def test_an_endless_task_that_ends_is_named() -> None:

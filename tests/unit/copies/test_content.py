@@ -332,6 +332,12 @@ def test_a_collision_is_an_error_that_names_the_keys(rename):
     )
 
 
+def test_the_source_is_left_as_it_is():
+    before = repr(CONTENT)
+    transform_data(CONTENT, KeyTransform(include=Globs(("b",)), rename={"b": "z"}))
+    assert repr(CONTENT) == before
+
+
 def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_not():
     many = {"data": {f"{'key' * 60}-{number}": "x" for number in range(4_000)}}
     patterns = tuple(

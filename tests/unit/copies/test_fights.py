@@ -124,6 +124,18 @@ def test_a_fight_ends_ten_minutes_after_the_last_change_not_after_the_write(figh
     assert fights.remaining(KEY) == 595
 
 
+def test_the_second_write_is_repeated_and_the_third_is_the_next_of_a_fight(fights, clock):
+    found = []
+    for _ in range(3):
+        found.append((fights.is_repeated(KEY), fights.is_next(KEY)))
+        fights.count(KEY, 1, foreign=True)
+    assert found == [(False, False), (True, False), (True, True)]
+    clock.now += 300
+    assert fights.is_repeated(KEY)
+    assert fights.is_next(KEY)
+    assert not fights.is_repeated(OTHER)
+
+
 def test_the_fight_of_one_copy_delays_no_other(fights, clock):
     fought(fights, clock, 300)
     assert fights.wait(OTHER) == 0

@@ -138,6 +138,15 @@ def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(se
     assert 2 * simulate(lambda loop: run(loop, adaptive(loop))) < of_four
 
 
+def test_it_does_not_grow_while_it_holds_nobody_back() -> None:
+    async def run(loop: SimulatedLoop) -> int:
+        limit = adaptive(loop)
+        await write_all(Server(loop, seats=64, queue=0, seconds=0.05), limit, 1_000, clients=4)
+        return limit.limit
+
+    assert simulate(run) == START
+
+
 def test_a_crowd_of_429s_halves_it_once() -> None:
     async def run(loop: SimulatedLoop) -> int:
         limit = adaptive(loop)

@@ -181,6 +181,19 @@ def test_of_several_dates_the_earliest_counts(
     assert drain(queue) == []  # once
 
 
+def test_what_came_before_there_was_anybody_to_work_counts_as_come_then(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("early")
+    clock.now += 3600  # a standby
+    queue.serve()
+    assert queue.oldest_age() == 0
+    clock.now += 5
+    queue.add("late")
+    assert queue.oldest_age() == 5
+    assert drain(queue) == ["early", "late"]
+
+
 def test_the_oldest_age_is_that_of_the_key_due_longest(queue: WorkQueue[str], clock: Clock) -> None:
     assert queue.oldest_age() == 0
     queue.add("low", Priority.RESYNC)
