@@ -23,7 +23,14 @@ from copyrator.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests
 from copyrator.kube.leader import DEFAULT_TERMS, Lease
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 from copyrator.runtime import logs
-from copyrator.runtime.app import TLS_BUFFER, App, Parts, freeze_survivors, reduce_memory
+from copyrator.runtime.app import (
+    NEW_OBJECTS,
+    TLS_BUFFER,
+    App,
+    Parts,
+    freeze_survivors,
+    reduce_memory,
+)
 from copyrator.runtime.prerequisites import (
     MissingPrerequisite,
     missing_crds,
@@ -226,6 +233,12 @@ async def test_a_crd_that_is_not_established_yet_is_waited_for(server: Crds) -> 
     assert await missing_crds(server) == ["the CRD copyrators.flant.com is not established yet"]
 
 
+async def test_established_is_not_enough_while_discovery_lags(server: Crds) -> None:
+    server.served.remove("copyrators.flant.com")
+    (sentence,) = await missing_crds(server)
+    assert sentence.endswith("the API server doesn't serve it yet")
+
+
 async def test_without_the_right_to_read_crds_discovery_decides(server: Crds) -> None:
     for name in CRDS:
         server.crds[name] = Forbidden("no right")
@@ -356,6 +369,20 @@ async def test_a_tls_connection_holds_a_small_buffer_and_carries_more_than_that(
     assert len(transport._ssl_protocol._ssl_buffer) == TLS_BUFFER
     writer.close()
     server.close()
+
+
+@pytest.mark.usefixtures("settled")
+def test_what_is_there_at_the_start_is_not_walked_over_again() -> None:
+    assert gc.get_freeze_count() > 100 * len(gc.get_objects())
+
+
+@pytest.mark.usefixtures("settled")
+def test_garbage_is_collected_once_in_five_thousand_new_objects() -> None:
+    before = gc.get_stats()[0]["collections"]
+    held: list[list[int]] = [[number] for number in range(2 * NEW_OBJECTS)]
+    collections = gc.get_stats()[0]["collections"] - before
+    assert len(held) == 2 * NEW_OBJECTS
+    assert 1 <= collections <= 3
 
 
 @pytest.mark.usefixtures("settled")

@@ -305,6 +305,12 @@ async def test_what_tells_of_no_push_is_refused(hook: Hook, row: Recorded) -> No
     assert hook.told == []
 
 
+async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
+    long = io.BytesIO(b" " * (WEBHOOK_BODY_BYTES + 1))
+    assert (await hook.call(long, BEARER))[0] == 413
+    assert hook.metric('copyrator_webhook_calls_total{code="413",sender="unknown"} 1.0')
+
+
 async def test_a_long_body_without_a_length_is_refused_as_well(hook: Hook) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(3):

@@ -53,6 +53,16 @@ async def test_a_worker_waits_for_keys_and_for_dates(queue: WorkQueue[str]) -> N
     assert await asyncio.wait_for(getting, 60) == "now"
 
 
+async def test_a_nearer_date_is_not_missed_by_who_waits_for_a_farther(
+    queue: WorkQueue[str],
+) -> None:
+    queue.add_after("far", 60)
+    getting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("near", 0.02)
+    assert await asyncio.wait_for(getting, 60) == "near"
+
+
 async def test_a_cancelled_worker_does_not_swallow_a_key(queue: WorkQueue[str]) -> None:
     first, second = (asyncio.create_task(queue.get()) for _ in range(2))
     await asyncio.sleep(0)

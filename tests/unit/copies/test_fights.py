@@ -67,6 +67,13 @@ def test_the_write_that_created_a_copy_is_one_of_the_twelve(fights, clock):
     assert times == [0, 2, 2, 2, 3, 5, 9, 17, 33, 65, 129, 257, 600, 900]
 
 
+def test_one_that_was_created_long_ago_is_not(fights, clock):
+    for _ in range(12):
+        fights.count(KEY, 1, foreign=True, age=3_600)
+        clock.now += fights.wait(KEY)
+    assert clock.now == 1_000 + 811
+
+
 def test_a_copy_that_is_changed_seldom_is_written_at_once(fights, clock):
     for _ in range(50):
         assert fights.wait(KEY) == 0
@@ -396,6 +403,14 @@ def walked(clock, copies, seconds, step=10.0):
         most = max(most, len(due))
         found += due
     return found, most
+
+
+def test_a_copy_that_was_never_read_is_read_at_once_also_when_the_clock_has_just_begun(clock):
+    drift = CopyDriftTracker(clock)
+    clock.now = 0.0
+    drift.wrote(DRIFTING, "4")
+    drift.suspect(DRIFTING, "5")
+    assert drift.wait(DRIFTING) == 0
 
 
 def test_every_copy_is_read_once_in_a_day_and_evenly(clock):

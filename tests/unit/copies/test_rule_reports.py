@@ -376,6 +376,16 @@ def test_a_rule_that_was_never_reconciled() -> None:
     assert rule.write(IDLE)[-1] == "suspended; never reconciled; edited while suspended"
 
 
+def test_a_rule_that_is_being_deleted_says_so() -> None:
+    rule = Creds()
+    rule.write(SYNCED)
+    rule.edit(suspend=True)
+    rule.write(IDLE)
+    rule.is_deleting = True
+    found = ReadyCondition(Health.PROGRESSING, "Progressing", "removing 3 copies")
+    assert rule.write(found) == ("Unknown", "True", "False", "Progressing", "removing 3 copies")
+
+
 @pytest.mark.parametrize(
     "stored",
     [

@@ -15,7 +15,7 @@ from copyrator.api.schema import InvalidSpec
 from copyrator.copies.rules import ready_conditions
 from copyrator.copies.rules.admission import name_group
 from copyrator.copies.rules.rules import NOT_READ, Rule, RuleCache, tenant_refusal
-from copyrator.copies.rules.state import RuleState
+from copyrator.copies.rules.state import RulePhase, RuleState
 from copyrator.copies.rules.summarize import RuleSummary
 from copyrator.copies.targets.planning import Unconfirmed
 from copyrator.kube import errors
@@ -145,6 +145,18 @@ class Watch:
 
     def release(self) -> None:
         self.released += 1
+
+
+def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: RuleState) -> None:
+    state.phase = RulePhase.SERVING
+    state.deletions.condemned = {A, B}
+    assert state.phase is RulePhase.SERVING
+    state.begin(compiled(), 2)
+    assert (state.phase, state.generation, state.deletions.condemned) == (
+        RulePhase.INCOMPLETE,
+        2,
+        set(),
+    )
 
 
 def test_a_second_list_confirms_only_when_every_watch_has_made_it(state: RuleState) -> None:

@@ -164,6 +164,14 @@ def test_a_templates_name_and_content_follow_the_namespace(indexed):
     assert indexed.owners("team-a", "for-team-a") == ["home/rule"]
 
 
+def test_a_changed_source_replaces_its_claim(indexed):
+    compiled = indexed.compiled("rule", BY_NAME)
+    indexed.binding(compiled)
+    second = indexed.binding(compiled)
+    assert dict(indexed.index.of_rule("home/rule")) == {"home/app": second}
+    assert indexed.index.is_alone(second), "the first isn't one of those of its name"
+
+
 def test_a_removed_rule_leaves_nothing_behind(indexed):
     compiled = indexed.compiled("rule", BY_NAME)
     indexed.binding(compiled)

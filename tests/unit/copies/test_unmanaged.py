@@ -394,3 +394,17 @@ def test_the_version_is_known_only_while_the_watch_is_complete(objects, pool, ne
     assert news == [key] * 3
     objects.forget(key)
     assert not objects.is_gone(key)
+
+
+def test_another_object_that_the_watch_delivers_is_not_taken_for_it(objects, pool, news):
+    """An aggregated API server may ignore the selector of the name."""
+    key = find(objects, 1)
+    (registration,) = pool.handed_out
+    other = ObjectName("team", "app-0")
+    registration.store = {other: Seen("9"), ObjectName("team", "app-1"): Seen("7")}
+    registration.synced = True
+    assert objects.get(key).live_version == "7"
+    pool.listener(other, None, Seen("9"))
+    assert news == []
+    registration.store = {other: Seen("9")}
+    assert objects.is_gone(key)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.schema import NOT_WHOLE, TOO_DEEP, TOO_MANY
+from copyrator.api.schema import NOT_WHOLE, OBJECT_CONTAINERS, TOO_DEEP, TOO_MANY
 from copyrator.kube import errors
 from copyrator.kube.client.answers import (
     MOST,
@@ -453,6 +453,12 @@ def test_an_object_as_large_as_etcd_takes_is_read_in_one_short_step(large: str) 
 def test_numbers_of_which_each_takes_msgspec_long_dont_take_seconds() -> None:
     raw = an_object("[" + ",".join(["1e+308"] * 190_000) + "]")
     assert_quick(lambda: read(raw), 4 * STEP_SECONDS)
+
+
+def test_brackets_in_texts_are_no_maps() -> None:
+    raw = an_object(json.dumps({"text": "[{" * OBJECT_CONTAINERS}))
+    found = read(raw)
+    assert found == json.loads(raw)
 
 
 def test_of_metadata_the_small_fields_are_read() -> None:

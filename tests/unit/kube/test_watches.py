@@ -449,6 +449,18 @@ def test_a_review_that_fails_is_repeated_at_the_next_check_and_denies_nothing() 
     assert run(story).times_of("review c") == pytest.approx([0.05, 5.05, 10.05, 15.05])
 
 
+def test_what_is_no_longer_wanted_after_its_review_is_not_opened() -> None:
+    async def story(placement: Placement) -> None:
+        placement.takes["c"], placement.missing["c"] = 3, "no permission"
+        placement.tell("c")
+        await asyncio.sleep(1)
+        placement.tell()
+        await asyncio.sleep(20)
+        assert not placement.denied
+
+    assert run(story).times_of("open c") == []
+
+
 def test_a_watch_is_kept_until_those_that_replace_it_are_ready() -> None:
     async def story(placement: Placement) -> None:
         placement.tell("c")
