@@ -187,3 +187,19 @@ async def test_deleted_rules_leave_no_cycles(cluster, operator):
         gc.set_debug(debug)
         gc.garbage.clear()
     assert left.isdisjoint({"Rule", "RuleSpec", "RuleState", "CompiledRule", "Globs"})
+
+
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
+async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written(cluster, operator):
+    for name in TEAMS:
+        cluster.namespace(name, team=name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
+    make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
+    await until(lambda: reason(cluster) == "Synced")
+    changing = asyncio.create_task(change_source(cluster))
+    try:
+        cluster.namespace(TEAMS[0])
+        await until(lambda: counts(cluster).get("failed") == 1)
+    finally:
+        changing.cancel()

@@ -466,3 +466,14 @@ async def test_a_hash_key_that_changed_meanwhile_is_taken_over_and_no_copy_writt
     await standby.settled()
     assert {seen.verb for seen in cluster.seen[before:]} <= {"get", "list", "watch"}
     await standby.stop()
+
+
+async def test_sources_of_a_shared_watch_come_go_and_come_back(cluster, operator):
+    await served(cluster)
+    last = names_of()[-1]
+    cluster.gone("configmaps", HOME, last)
+    await until(lambda: copy(cluster, last) is None)
+    await until(lambda: reason(cluster, last) == "SourceNotFound")
+    cluster.object("configmaps", HOME, last, data={"of": "again"})
+    await until(lambda: copy(cluster, last) == {"of": "again"})
+    await until(lambda: reason(cluster, last) == "Synced")

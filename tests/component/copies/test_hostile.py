@@ -29,6 +29,7 @@ from copyrator.api.rule_spec import Targets
 from copyrator.api.selectors import Globs, LabelSelector, Requirement
 from copyrator.copies.rules.rules import NOT_READ
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
+from copyrator.copies.timing import CopyTiming
 from copyrator.workqueue.fairness import TimeSlice
 from hostile.generated import OLD_RULE, REMOTE_RULE, RULE, TEMPLATE_RULE
 from hostile.mangled import JSON, TEXTS, mangled
@@ -339,3 +340,29 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     assert [event[1:3] for event in told] == [("Warning", "InternalError")]
     monkeypatch.setattr(reconciler, "summarize_rule", original)
     await until(lambda: reason(cluster) == "Synced")
+
+
+async def test_a_rule_that_was_served_ends_though_it_isnt_parsed_any_more(cluster, served):
+    make_rule(cluster, "rule", served)
+    operator = Operator(cluster)
+    await operator.start()
+    await until(lambda: cluster.copies("configmaps", "app") == ["team"])
+    await operator.stop()
+    later = Operator(cluster, timing=CopyTiming(takeover=0.0), rule_name="another")
+    await later.start()
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("configmaps", "app") == []
+    await later.stop()
+
+
+async def test_a_tenants_name_is_refused_before_anything_is_watched(cluster, served):
+    operator = Operator(cluster, tenant_rules=True)
+    await operator.start()
+    loop = "{% for i in range(99999) %}{{ i }}{% endfor %}"
+    spec = {"source": {"kind": "ConfigMap", "name": "app"}, "transform": {"name": loop}}
+    elsewhere(cluster, "rule", spec)
+    await until(lambda: ready_of(cluster, "rule", "tenant").get("reason") == "NotTrusted")
+    assert "a loop" in ready_of(cluster, "rule", "tenant")["message"]
+    assert "finalizers" not in cluster.found("copyrators", "tenant", "rule")["metadata"]
+    await operator.stop()

@@ -434,11 +434,15 @@ HOSTILE = {
     "a redirect": error(302, headers={"Location": "http://169.254.169.254/"}),
     "another kind": raw(listing(item(kind="Secret"))),
     "another name": raw(listing(item(metadata={"name": "other"}))),
+    "another namespace": raw(listing(item(metadata={"namespace": "kube-system"}))),
+    "no map": raw(listing("motd")),
     "data that isn't text": raw(listing(item(data={"text": {"a": 1}}))),
+    "labels that aren't text": raw(listing(item(metadata={"labels": {"a": 5}}))),
     "a version of megabytes": raw(listing(item(metadata={"resourceVersion": "9" * 100_000}))),
     "too large": raw(listing(item(data={"text": "x" * 3_000_000}))),
     "deep": raw(b'{"kind":"XList","metadata":{"resourceVersion":"1"},"items":[' + DEEP + b"]}"),
     "many objects in a page": raw(listing(*({} for _ in range(150_000)))),
+    "an endless list": raw(listing(item(), **{"continue": "more"})),
 }
 
 
@@ -461,6 +465,8 @@ async def test_a_hostile_list_is_its_rules_failure_alone(cluster, operator, hub,
 
 EVENTS = {
     "another kind": line("ADDED", item(kind="Secret")),
+    "another name": event("ADDED", "other", 500, HUB),
+    "another type": b'{"type": "EXPLODED", "object": {"metadata": {}}}\n',
     "deep": b'{"type":"ADDED","object":' + DEEP + b"}\n",
     "no end": b"x" * 5_000_000,
     "no version": b'{"type":"MODIFIED","object":{"metadata":{"name":"motd"}}}\n',

@@ -1,5 +1,6 @@
 """Changed content in steps, against the fake API server; time passes when a test says so."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
 from copyrator.copies.timing import CopyTiming
+from localcluster.signing import self_signed
 
 STEPS = ["1", "50%", "100%"]
 PAUSE = 600
@@ -330,6 +332,66 @@ async def test_a_template_rolls_out_its_edits_and_follows_labels_of_namespaces_a
         assert stage.value("t5") == "blue"
 
 
+def ca(name: str) -> str:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    return self_signed(name, begins=moment, ends=moment)
+
+
+@pytest.mark.parametrize("name", ["x", "x-{{ namespace.name }}"])
+@pytest.mark.parametrize("of", ["an object", "the public CAs"])
+async def test_a_template_of_sources_rolls_out_their_changes(cluster, name, of, tmp_path):
+    """Other public CAs come with a start of the operator."""
+    file = tmp_path / "cas.crt"
+    stage = Stage(cluster, default_cas_file=file)
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+    if public := of == "the public CAs":
+        old, new = ca("old"), ca("new")
+        file.write_text(old)
+    else:
+        old, new = "old", "new"
+        stage.change(old, "source")
+    source = {"defaultCAs": True} if public else {"kind": "ConfigMap", "name": "source"}
+    rule = {
+        "sources": [{"as": "one", **source}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {"a": f"{{{{ sources.one{' | pem_bundle' if public else '.data.a'} }}}}"},
+        },
+        "rollout": spec()["rollout"],
+        "targets": {"namespaces": ["t*"]},
+    }
+
+    def values() -> list[str]:
+        return [
+            cluster.found("configmaps", f"t{n}", name.replace("{{ namespace.name }}", f"t{n}"))[
+                "data"
+            ]["a"]
+            for n in range(TARGETS)
+        ]
+
+    await stage.start()
+    make_rule(cluster, "r", rule)
+    await until(lambda: reason(cluster, "r") == "Synced", "synced")
+    assert values() == [old] * TARGETS
+    if public:
+        file.write_text(new)
+        await stage.restart()
+    else:
+        stage.change(new, "source")
+    await until(lambda: values() == [new, *[old] * 5] and "nextAt" in stage.rollout, "one")
+    await stage.restart()
+    await stage.settled()
+    assert values() == [new, *[old] * 5]
+    stage.wait()
+    await until(lambda: values() == [new] * 3 + [old] * 3 and "nextAt" in stage.rollout, "half")
+    stage.wait()
+    await until(lambda: values() == [new] * 6 and reason(cluster, "r") == "Synced", "all")
+    await stage.stop()
+
+
 # --- consumers ------------------------------------------------------------------------------------
 
 
@@ -493,3 +555,81 @@ async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(clu
         stage.wait()
         await stage.done()
         assert restarts(cluster) == [f"t{n}" for n in range(TARGETS)]
+
+
+async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t2", ready=0)
+    await stage.first_step()
+    stage.wait(PAUSE - 30)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await stage.at_step(1, "t0", "t1", "t2")
+    stage.wait(60)
+    await stage.settled()
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
+    workload(cluster, "t1", ready=0)
+    stage.wait()
+    await stopped(stage, "t1")
+
+
+async def test_a_stopped_step_that_an_edit_has_made_larger_is_written_before_the_next_one(
+    cluster, healthy
+):
+    stage = healthy
+    await stop_at_first_step(stage)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await until(lambda: stage.rollout.get("steps") == 2, "the edit is seen")
+    await stage.settled()
+    assert stage.holding("new") == ["t0"]
+    workload(cluster, "t0")
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await until(lambda: len(stage.holding("new")) == TARGETS, "the last step")
+
+
+async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t0", "api")
+    await stop_at_first_step(stage)
+    workload(cluster, "t0", "api", ready=0)
+    workload(cluster, "t0", ready=1)
+    await until(lambda: "t0/api isn't healthy" in stage.message, "another one isn't")
+    workload(cluster, "t0", "api", ready=1)
+    await stage.at_step(2, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await stage.at_step(3, *(f"t{n}" for n in range(6)))
+    assert "it ends at" in stage.message
+    stage.wait()
+    await stage.done()
+
+
+async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluster):
+    consumers_to_restart(cluster)
+    async with staged(cluster, spec(restart="Consumers")) as stage:
+        await stage.first_step()
+        stage.change("old")
+        await stage.done("old")
+        assert restarts(cluster) == ["t0", "t0"]
+        stage.change("newer")
+        await stage.at_step(1, "t0", value="newer")
+        stage.finish()
+        await stage.done("newer")
+        assert restarts(cluster) == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]
+
+
+async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
+    async def logged(text: str) -> None:
+        await until(lambda: any(text in line for line in caplog.messages), text)
+
+    caplog.set_level(logging.INFO, logger="copyrator.copies.rules.status")
+    await stage.first_step()
+    await logged(f"updated 1 copy: source {HOME}/x is new or changed")
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+    await logged("updated 2 copies: rollout step 2")
+    stage.finish()
+    await stage.done()
+    await logged("updated 3 copies: the rollout is finished at once")

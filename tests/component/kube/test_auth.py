@@ -524,3 +524,8 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path, contents: dict[st
     assert endpoint.authorization is None
     read = _files(endpoint.ca_file, endpoint.cert_file, endpoint.key_file)
     assert [*read.values()] == [contents[name] for name in ("CA", "CERTIFICATE", "KEY")]
+
+
+async def test_the_file_at_home_is_the_last_resort(tmp_path: Path) -> None:
+    write(tmp_path / "home" / ".kube" / "config", kubeconfig())
+    assert (await load_connection()).host == "http://one:1"

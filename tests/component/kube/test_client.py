@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.transport import Connection, Endpoint
 from copyrator.kube.errors import Permission, Refusal
-from copyrator.kube.permissions import MissingPermissions
+from copyrator.kube.permissions import FORGET, MissingPermissions
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,
@@ -160,6 +161,7 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies 
         (raw(b"404 page not found", "text/plain", 404), errors.NotFound),
         (raw(b"<html>Bad Gateway</html>", "text/html", 502), errors.ServerError),
         (raw(b"<html>log in here</html>", "text/html"), errors.BrokenAnswer),
+        (raw(b"[]"), errors.BrokenAnswer),
         (raw(b""), errors.BrokenAnswer),
         (cut(b'{"metadata": {}}'), errors.BrokenAnswer),
     ],
@@ -682,3 +684,70 @@ async def test_a_refusal_elsewhere_during_a_review_isnt_granted_by_it(lacking, a
     lacking.refused(Refusal(CREATE, "a"))
     assert not await review(lacking, authorizer, clock, 5)
     assert lacking.missing() == [Refusal(CREATE, "b")]
+
+
+async def test_a_log_is_read_as_text_whatever_its_bytes_are(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.script("get", raw(b"line\n\xff\n", "text/plain"))
+    text = await client.read_log("ns", "pod", "main", tail_lines=20, limit_bytes=4096)
+    assert text == "line\n\N{REPLACEMENT CHARACTER}\n"
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/pods/pod/log"
+    assert api.seen[-1].params == {"container": "main", "tailLines": "20", "limitBytes": "4096"}
+
+
+async def test_selectors_and_the_version_go_to_the_server(client: KubeClient, api: FakeApi) -> None:
+    api.script("list", error(410))
+    with pytest.raises(errors.Gone):
+        async for _ in client.list_pages(
+            CONFIGMAPS, "ns", label_selector="a=b", field_selector="c=d", resource_version="0"
+        ):
+            pass
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/configmaps"
+    assert api.seen[-1].params == {
+        "labelSelector": "a=b",
+        "fieldSelector": "c=d",
+        "resourceVersion": "0",
+        "limit": "100",
+    }
+
+
+@pytest.mark.parametrize("then", ["end", "cut"])
+async def test_a_watch_that_ends_within_an_event_is_a_broken_answer(
+    client: KubeClient, api: FakeApi, then: str
+) -> None:
+    api.script("watch", stream(event("ADDED", "a", 1), event("ADDED", "b", 2)[:40], then=then))
+    watch = client.watch(CONFIGMAPS, resource_version="0")
+    assert (await anext(watch)).object["metadata"]["name"] == "a"
+    with pytest.raises(errors.Unreachable):
+        await anext(watch)
+
+
+async def test_plain_http_where_tls_is_spoken_is_unreachable(api: FakeApi) -> None:
+    host = api.url.replace("http://", "https://")
+    endpoint = Endpoint(host=host, ssl=ssl.create_default_context())
+    async with KubeClient(Connection(endpoint)) as client:
+        with pytest.raises(errors.Unreachable):
+            await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_a_closed_client_is_unreachable_not_a_crash(api: FakeApi) -> None:
+    client = KubeClient(Connection(Endpoint(host=api.url)))
+    await client.close()
+    with pytest.raises(errors.Unreachable):
+        await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_an_api_server_that_doesnt_tell_is_no_grant(lacking, authorizer, clock):
+    authorizer.allowed = None
+    lacking.refused(Refusal(CREATE, "a"))
+    assert not await review(lacking, authorizer, clock, 10)
+    assert lacking.missing()
+
+
+async def test_what_nobody_asks_for_any_more_is_forgotten(lacking, authorizer, clock):
+    lacking.refused(Refusal(CREATE, "a"))
+    await review(lacking, authorizer, clock, int(FORGET))
+    assert lacking.missing()
+    await review(lacking, authorizer, clock, 2)
+    assert not lacking.missing()

@@ -230,3 +230,9 @@ async def test_every_name_makes_a_valid_name_of_an_event(kit: Kit, name: str) ->
     made = event["metadata"]["name"]
     assert len(made) <= 253
     assert ".." not in made
+
+
+def test_a_reference_is_made_from_an_object_as_lists_give_it() -> None:
+    body = {"metadata": {"namespace": "ns", "name": "main", "uid": "uid-1"}}
+    assert ObjectRef.of(body, "flant.com/v1", "CopyratorRule") == RULE
+    assert ObjectRef.of({"apiVersion": "flant.com/v1", "kind": "CopyratorRule", **body}) == RULE

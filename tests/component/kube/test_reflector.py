@@ -534,3 +534,15 @@ async def test_faults_and_changes_are_counted(reflect: Reflect, api: FakeApi, se
     assert count("watch_events", resource="configmaps", type="added") == 1
     assert count("watch_events", resource="configmaps", type="deleted") == 1
     assert count("watch_restarts", resource="configmaps", reason="expired") == 1
+
+
+async def test_a_watch_on_which_something_comes_is_above_suspicion(
+    reflect: Reflect, api: FakeApi, seen: Seen
+) -> None:
+    reflector = reflect(timing=replace(QUICK, settled=3600.0, suspects=0.0))
+    api.put("a", data={"v": "1"})
+    await until(lambda: seen.changes and api.watches, "a watch that stands")
+    reflector.suspect()
+    api.put("a", data={"v": "2"})
+    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the change")
+    assert api.count("watch") == 1

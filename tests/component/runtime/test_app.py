@@ -35,6 +35,7 @@ from copyrator.runtime.prerequisites import (
     MissingPrerequisite,
     missing_crds,
     retry_until_done,
+    wait_for_crds,
     wait_for_leadership,
 )
 from copyrator.settings.config import Settings
@@ -405,3 +406,30 @@ def test_no_collection_visits_all_of_very_many_objects() -> None:
     gc.callbacks.remove(measure)
     assert len(held) == 400_000
     assert longest < took[-1] / 3
+
+
+async def test_stopping_what_never_started_does_no_harm(app: App) -> None:
+    await app.stop()
+    await app.stop()
+
+
+async def test_waiting_ends_when_the_last_one_is_there_and_told_each_change_once(
+    server: Crds, caplog: pytest.LogCaptureFixture
+) -> None:
+    present = dict(server.crds)
+    server.crds = {}
+    looks = 0
+
+    async def sleep(_seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            server.crds["copyrators.flant.com"] = present["copyrators.flant.com"]
+        if looks == 6:
+            server.crds = present
+
+    waiting = MissingPrerequisite("starting")
+    with caplog.at_level(logging.WARNING):
+        await wait_for_crds(server, waiting, sleep)
+    assert looks == 6
+    assert [record.getMessage().count("is missing") for record in caplog.records] == [2, 1]

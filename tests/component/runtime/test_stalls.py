@@ -159,3 +159,34 @@ def test_this_python_is_one_that_can_be_measured():
             meter.uninstall()
 
     assert asyncio.run(measured())
+
+
+@pytest.mark.parametrize("missing", ["_run", "__slots__"])
+async def test_on_a_python_whose_handles_look_different_it_stays_off(monkeypatch, told, missing):
+    class Handle:
+        """What another Python's may be."""
+
+    class Run:
+        """Has a way to run and no attributes that we know."""
+
+        __slots__ = ("_other",)
+
+        def _run(self) -> None: ...
+
+    other = Handle if missing == "_run" else Run
+    with monkeypatch.context() as patched:
+        patched.setattr(watchdog.asyncio, "Handle", other)
+        meter = StallMeter(lambda _seconds: None)
+        meter.install()
+    assert not meter.on
+    assert len(told()) == 1
+
+
+async def test_nothing_is_left_when_it_is_taken_off():
+    before = asyncio.Handle._run
+    meter = StallMeter(lambda _seconds: None)
+    meter.install()
+    assert asyncio.Handle._run is not before
+    meter.uninstall()
+    meter.uninstall()
+    assert asyncio.Handle._run is before

@@ -12,7 +12,7 @@ import pytest
 from tests.component.kube.fake_api import until
 
 from copyrator.api.keys import Key, RuleKey
-from copyrator.handlers.lifecycle import KopfWatch, _log_exception
+from copyrator.handlers.lifecycle import KopfWatch, NoMemories, _log_exception
 from copyrator.kube.client.transport import FAILURES, Connection, Endpoint
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
@@ -380,3 +380,17 @@ async def test_kopfs_end_restarts_the_operator_and_a_signal_ends_it(
     await supervisor._run(Settings(health_port=0))
     assert runs[0] is not runs[1]
     assert [one.getMessage() for one in caplog.records] == ["Restarting in 1 s"]
+
+
+async def test_kopf_keeps_nothing_of_an_object() -> None:
+    memories = NoMemories()
+
+    await memories.recall({"metadata": {"uid": "1"}})
+
+    assert not list(memories.iter_all_memories())
+
+
+async def test_kopf_that_missed_a_kind(tasks: dict[str, asyncio.Task[None]]) -> None:
+    await end(tasks["watcher for bundles.v1.operator.werf.dev@None"])
+    says = KopfWatch(RULES, BUNDLES).fault()
+    assert says == "kopf doesn't watch bundles.operator.werf.dev"

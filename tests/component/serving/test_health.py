@@ -78,3 +78,8 @@ async def test_a_taken_port_is_one_clear_error() -> None:
         server = HealthServer(Metrics().registry, address="127.0.0.1", port=port)
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port}.*--health-port"):
             await server.start()
+
+
+async def test_stopping_twice_is_no_error(server: HealthServer) -> None:
+    await server.stop()
+    await server.stop()

@@ -44,6 +44,7 @@ from copyrator.serving.webhook import (
     WebhookError,
     WebhookServer,
     WebhookTiming,
+    webhook_url,
 )
 from demo.chart import ROOT
 from hostile.mangled import JSON, TEXTS, mangled
@@ -601,3 +602,15 @@ async def test_whatever_is_sent_is_answered_and_the_next_call_heard(
     assert await hook.call(BODY, BEARER) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert complaints(caplog) == []
+
+
+@pytest.mark.parametrize("timing", [WebhookTiming(signed=0.05)], ids=["short"])
+async def test_a_signed_call_without_its_body_is_given_up(hook: Hook) -> None:
+    async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
+        for reader in readers:
+            assert b" 408 " in await asyncio.wait_for(reader.readline(), 60)
+
+
+def test_an_address_of_ipv6_is_put_in_brackets() -> None:
+    assert webhook_url("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
+    assert webhook_url("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"

@@ -429,3 +429,15 @@ def test_nothing_is_read_in_the_first_hour_nor_in_a_burst_after_a_pause(clock):
     assert round_.due() == []
     clock.now += DEFAULT_TIMING.round
     assert len(round_.due()) <= ROUND_RATE * LONGEST_STEP
+
+
+def test_what_was_read_long_ago_is_forgotten(clock):
+    drift = CopyDriftTracker(clock)
+    drift.reading(DRIFTING)
+    drift.suspect(DRIFTING, "5")
+    clock.now += DEFAULT_TIMING.reread - 1
+    drift.forget_old()
+    assert drift.wait(DRIFTING) == 1
+    clock.now += 2
+    drift.forget_old()
+    assert not drift._read

@@ -1,6 +1,7 @@
 """Who owns a copy: its records, claims, and objects that are taken over."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from copyrator.copies.targets.ownership import (
     merge_into,
     reference_marks,
 )
+from copyrator.copies.targets.reconciler import CopyWriter
 from copyrator.copies.targets.records import (
     NO_EXTRAS,
     UNKNOWN,
@@ -28,6 +30,7 @@ from copyrator.copies.targets.records import (
     Extras,
     RecordReader,
 )
+from copyrator.kube import errors
 
 # --- managedFields as the real API server writes them (docs/facts/writes.md) ----------------------
 
@@ -766,3 +769,34 @@ def test_another_owner_makes_no_copy_of_secretgen(change):
         **change,
     }
     assert copier({"name": "x", "ownerReferences": [owner]}) is None
+
+
+@pytest.mark.parametrize("data", [{}, {"data": {}}, {"data": None}])
+def test_a_config_map_without_keys_is_right_without_fields(data):
+    shape = Shapes().read([entry({"f:metadata": METADATA})]).shape
+    assert is_ours_exactly(data, shape)
+
+
+async def test_an_object_of_another_uid_is_not_merged_with():
+    writer = SimpleNamespace(_whole={"metadata": {"uid": "theirs"}})
+    assert await CopyWriter._live(writer, "theirs") is writer._whole
+    with pytest.raises(errors.ConflictError):
+        await CopyWriter._live(writer, "ours")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"owner": "ops/rule", "marks": "ops/rule", "deleting": False},
+        {"owner": "", "marks": "ops/other", "deleting": False},
+        {"owner": "", "marks": "ops/rule", "deleting": True},
+    ],
+)
+async def test_only_an_unsealed_object_with_the_rules_marks_is_resealed(found):
+    async def read():
+        return {"metadata": {}}
+
+    view = SimpleNamespace(reader=lambda _live: SimpleNamespace(**found))
+    writer = SimpleNamespace(read=read, _view=view)
+    with pytest.raises(errors.ConflictError):
+        await CopyWriter._reseal(writer, SimpleNamespace(owner="ops/rule"))

@@ -587,3 +587,18 @@ def test_namespaces_whose_hour_is_over_take_no_memory() -> None:
     for number in range(1_000):
         assert limits.take((f"n{number}", "ops/a", "Conflict"), number * PERIOD)
     assert len(limits._slots) == 1
+
+
+def test_a_failure_is_named_beside_many_copies_that_others_change_back():
+    """A status has 20 samples."""
+    keys = [CopyKey("secrets", f"team-{number}", "a") for number in range(20)]
+    summary = RuleSummary(desired=30, failed=3, stuck=1, contested=keys)
+    summary.contest = "a/a: someone sets data"
+    for key in keys:
+        summary.sample(key, FailureReason.CONFLICT_PERSISTS, "someone")
+    for name in ("b", "c"):
+        summary.sample(CopyKey("secrets", name, "a"), FailureReason.TOO_LARGE, "no")
+    assert ready(summary).message.endswith(
+        "someone sets data. b/a: TooLarge, 3 of 30, 1 can't be removed: no"
+    )
+    assert [one.namespace for one in summary.samples] == ["b", *(key.namespace for key in keys[1:])]

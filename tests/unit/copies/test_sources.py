@@ -40,11 +40,14 @@ from copyrator.copies.sources.records import (
     SourceReader,
     SourceRecord,
     SourceShares,
+    is_newer,
     refusal,
 )
+from copyrator.copies.sources.watches import _NamedSource
 from copyrator.copies.targets.content import Content
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.kube.resources import SECRETS
+from copyrator.kube.watch.reflector import Seen
 from copyrator.workqueue.fairness import TimeSlice
 
 # --- Claims by target: who wants what where, in which order ---------------------------------------
@@ -393,8 +396,9 @@ class Watch:
 def part(alias, watch, name=None, resource=SECRETS, *, optional=False):
     selector = None if name else LabelSelector.from_labels({"a": "b"})
     entry = ComposedSource(
-        *(resource.kind, "v1", "infra"),
+        *("v1", "infra"),
         alias=alias,
+        kind=resource.kind,
         name=name,
         selector=selector,
         optional=optional,
@@ -710,3 +714,42 @@ async def test_what_changes_while_it_is_processed_is_not_lost(work: Work) -> Non
     async with work.running():
         pass
     assert work.done == ["again-0", "again-0"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        ({"keys": {"rename": {"key": "other"}}}, "would both be named"),
+        ({"name": "{{ source.labels.none }}"}, "none"),
+        ({"name": "Not A Name"}, "isn't a valid object name"),
+    ],
+)
+def test_a_transform_that_doesnt_fit_is_a_problem_of_the_claim(indexed, transform, message):
+    compiled = indexed.compiled("rule", {**BY_NAME, "transform": transform})
+    body = {
+        "metadata": {"name": "app", "namespace": "home", "resourceVersion": "1"},
+        "data": {"key": "1", "other": "2"},
+    }
+    binding = SourceBinding(compiled, SourceReader("v1", "ConfigMap")(body))
+    assert message in binding.at(indexed.namespaces.get("team-a")).problem
+
+
+def test_versions_are_compared_as_numbers_where_they_are_numbers():
+    assert is_newer("10", "9")
+    assert not is_newer("9", "10")
+    assert not is_newer("9", "9")
+    assert is_newer("b", "a")
+    assert is_newer("5", "x")
+    assert is_newer("x", "5")
+    assert not is_newer("a", "a")
+
+
+def test_a_source_that_exists_and_was_not_read_is_not_known_to_be_absent():
+    app = ObjectName("team", "app")
+    mirror = SimpleNamespace(store={app: Seen("7")}, synced=True, lists=1)
+    source = _NamedSource(SimpleNamespace(mirror=mirror), app, lambda *_: None, lambda: None)
+    assert (source.synced, source.lists) == (False, 0)
+    mirror.store.clear()
+    assert (source.synced, source.lists) == (True, 1)
+    mirror.synced = False
+    assert not source.synced

@@ -1,12 +1,14 @@
 """What templates may cost: their limits, prices, and the sandbox they run in."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import jinja2
 import pytest
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.rule_spec import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
+from copyrator.copies.template import filters
 from copyrator.copies.template.rendering import Text, Tree, namespace_context
 from copyrator.copies.template.sandbox import (
     FILTER_BOUNDS,
@@ -471,3 +473,12 @@ def test_a_meter_ends_at_its_limits_and_not_before():
         checked(most + 1)
     assert checked("x") == "x"
     assert (count_of("abc"), count_of([1]), count_of(5)) == (3, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("bool", True), ("bool", None), ("number", 5), ("number", None)]
+)
+def test_what_is_no_text_already_costs_nothing(name: str, value: Any):
+    bill = Bill()
+    assert filters.FILTERS[name](bill, value) is value
+    assert bill.entries == []

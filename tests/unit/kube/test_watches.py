@@ -541,3 +541,42 @@ def test_a_freeze_is_found_within_ten_seconds(moment: float) -> None:
         return when - moment
 
     assert 0 <= simulate(story) <= PROMISED
+
+
+def test_what_is_not_wanted_any_more_is_dropped(
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
+) -> None:
+    wanted.discard(A)
+    assert not store.records
+    assert len(wanted) == 0
+    assert not wanted.by_namespace
+    assert store.event("MODIFIED", body(A, 11)) is None
+
+
+def test_a_watch_that_has_ended_is_forgotten(
+    wanted: WantedNames, store: WantedStore[dict[str, Any]]
+) -> None:
+    store.close()
+    store.close()
+    assert not wanted._stores
+
+
+@pytest.mark.parametrize(("remembers", "again"), [(True, "still denied"), (False, "denied")])
+def test_a_denial_that_is_over_is_forgotten_where_its_user_says_so(
+    remembers: bool, again: str
+) -> None:
+    async def story(placement: Placement) -> None:
+        placement.remembers, placement.missing["c"] = remembers, "no permission"
+        placement.tell("c", "d")
+        await asyncio.sleep(1)
+        placement.tell("d")
+        await asyncio.sleep(5)
+        placement.tell("c", "d")
+        await asyncio.sleep(1)
+        assert len(placement.times_of("review c")) == 1
+        placement.tell("d")
+        await asyncio.sleep(25)
+        placement.tell("c", "d")
+        await asyncio.sleep(1)
+
+    assert run(story).times_of(f"{again} c: no permission")[-1] > 31

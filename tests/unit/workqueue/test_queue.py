@@ -499,3 +499,27 @@ def test_a_wall_clock_that_is_set_forward_brings_dates_forward(step: float, at: 
 
     (fired,) = simulate(run)
     assert at <= fired <= at + COMPARE_SECONDS
+
+
+def test_keys_are_called_back_in_the_order_of_their_dates(
+    scheduler: DueScheduler[str], clock: Clock, fired: list[str]
+) -> None:
+    for key, due in (("late", 30), ("early", 10), ("middle", 20)):
+        scheduler.set(key, due)
+    assert scheduler.next_due() == 10
+    clock.now = 25
+    assert scheduler.fire_due() == 2
+    assert fired == ["early", "middle"]
+    assert len(scheduler) == 1
+    assert scheduler.due("late") == 30
+
+
+def test_a_removed_key_is_not_called_back(
+    scheduler: DueScheduler[str], clock: Clock, fired: list[str]
+) -> None:
+    scheduler.set("a", 1)
+    scheduler.remove("a")
+    scheduler.remove("never there")
+    clock.now = 2
+    assert scheduler.fire_due() == 0
+    assert scheduler.next_due() is None

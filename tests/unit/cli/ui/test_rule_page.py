@@ -126,8 +126,10 @@ def test_a_source_of_a_template_by_labels_has_them_on_a_line_of_their_own() -> N
     body = rule("r")
     template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
     sources = [entry | {"selector": {"matchLabels": {"registry": "yes"}}}]
+    sources.append({"as": "public", "defaultCAs": True})
     body["spec"] = {"template": template, "sources": sources, "targets": EVERYWHERE}
-    assert texts_of(page_of(body))[:2] == [
+    assert texts_of(page_of(body))[:3] == [
+        ["public: the public CAs"],
         ["private: Secret", "with registry=yes", "in infra, optional"],
         ["Rule r", "renders Secret"],
     ]
