@@ -753,3 +753,11 @@ def test_a_source_that_exists_and_was_not_read_is_not_known_to_be_absent():
     assert (source.synced, source.lists) == (True, 1)
     mirror.synced = False
     assert not source.synced
+
+
+def test_nothing_is_rendered_for_a_namespace_that_didnt_accept_the_tenant(indexed):
+    indexed.tenant = "home"
+    compiled = indexed.compiled("rule", {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}})
+    compiled.name = Refusing()
+    indexed.binding(compiled)
+    assert indexed.owners("team-a", "app") == []

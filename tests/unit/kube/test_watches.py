@@ -544,20 +544,20 @@ def test_a_freeze_is_found_within_ten_seconds(moment: float) -> None:
 
 
 def test_what_is_not_wanted_any_more_is_dropped(
-    wanted: WantedNames, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, kept: WantedStore[dict[str, Any]]
 ) -> None:
     wanted.discard(A)
-    assert not store.records
+    assert not kept.records
     assert len(wanted) == 0
     assert not wanted.by_namespace
-    assert store.event("MODIFIED", body(A, 11)) is None
+    assert kept.event("MODIFIED", named(A, 11)) is None
 
 
 def test_a_watch_that_has_ended_is_forgotten(
-    wanted: WantedNames, store: WantedStore[dict[str, Any]]
+    wanted: WantedNames, kept: WantedStore[dict[str, Any]]
 ) -> None:
-    store.close()
-    store.close()
+    kept.close()
+    kept.close()
     assert not wanted._stores
 
 

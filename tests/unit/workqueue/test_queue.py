@@ -502,12 +502,12 @@ def test_a_wall_clock_that_is_set_forward_brings_dates_forward(step: float, at: 
 
 
 def test_keys_are_called_back_in_the_order_of_their_dates(
-    scheduler: DueScheduler[str], clock: Clock, fired: list[str]
+    scheduler: DueScheduler[str], at_zero: Clock, fired: list[str]
 ) -> None:
     for key, due in (("late", 30), ("early", 10), ("middle", 20)):
         scheduler.set(key, due)
     assert scheduler.next_due() == 10
-    clock.now = 25
+    at_zero.now = 25
     assert scheduler.fire_due() == 2
     assert fired == ["early", "middle"]
     assert len(scheduler) == 1
@@ -515,11 +515,11 @@ def test_keys_are_called_back_in_the_order_of_their_dates(
 
 
 def test_a_removed_key_is_not_called_back(
-    scheduler: DueScheduler[str], clock: Clock, fired: list[str]
+    scheduler: DueScheduler[str], at_zero: Clock, fired: list[str]
 ) -> None:
     scheduler.set("a", 1)
     scheduler.remove("a")
     scheduler.remove("never there")
-    clock.now = 2
+    at_zero.now = 2
     assert scheduler.fire_due() == 0
     assert scheduler.next_due() is None
