@@ -751,3 +751,24 @@ async def test_what_nobody_asks_for_any_more_is_forgotten(lacking, authorizer, c
     assert lacking.missing()
     await review(lacking, authorizer, clock, 2)
     assert not lacking.missing()
+
+
+@pytest.mark.parametrize(
+    ("kind", "media_type"),
+    [
+        (PatchType.MERGE, "application/merge-patch+json"),
+        (PatchType.JSON, "application/json-patch+json"),
+        (PatchType.APPLY, "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_its_media_type(
+    client: KubeClient, api: FakeApi, kind: PatchType, media_type: str
+) -> None:
+    api.put("a")
+    await client.patch(
+        CONFIGMAPS, "ns", "a", {}, kind=kind, force=kind is PatchType.APPLY, field_manager="other"
+    )
+    seen = api.seen[-1]
+    assert seen.headers["Content-Type"] == media_type
+    assert seen.params["fieldManager"] == "other"
+    assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
