@@ -398,3 +398,15 @@ async def test_a_mass_change_is_superseded_by_the_rules_deletion(cluster, copied
     assert cluster.copies("configmaps", "app") == []
     updates = [json.dumps(s.path) for s in cluster.of("update")]
     assert len(updates) < len(MANY), "what is to be deleted isn't updated first"
+
+
+async def test_a_start_without_a_view_of_the_sources_deletes_nothing(cluster, copied):
+    await copied.stop()
+    for verb in ("get", "list"):
+        cluster.always(verb, for_path(cluster, SOURCES, error(403, "Forbidden")))
+    again = Operator(cluster)
+    await again.start()
+    await asked(cluster, SOURCES)
+    await again.settled()
+    assert cluster.of("delete") == []
+    await again.stop()

@@ -713,3 +713,20 @@ async def test_templates_that_wait_for_a_hub_leave_the_workers_to_others(
     answered.set()
     hub.behave()
     await until(lambda: reason(cluster, "both-11") == "Synced", "all are composed")
+
+
+async def test_an_operator_that_starts_while_the_hub_is_away_changes_nothing(
+    cluster, operator, hub
+):
+    await pulled(cluster, hub, operator)
+    await operator.stop()
+    hub.always("get", error(503, "ServiceUnavailable"))
+    restarted = Operator(cluster)
+    await restarted.start()
+    await until(lambda: reason(cluster, "pull") == "SourceUnreachable", "unreachable")
+    await restarted.settled()
+    assert cluster.copies("configmaps", "motd") == ["team-a", "team-b"]
+    assert counts(cluster, "pull")["ready"] == 2
+    hub.behave()
+    hub.object("configmaps", HUB, "motd", data={"text": "new"})
+    await until(lambda: data(cluster, "team-a", "motd") == {"text": "new"}, "back again")

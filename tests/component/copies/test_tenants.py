@@ -406,3 +406,16 @@ async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster, serv
     await crowded(cluster)
     tenant_rule(cluster, "shares", selecting(synced(cluster)[0]))
     await until(lambda: status(cluster, "shares").get("sources") == 1, "its source is known")
+
+
+async def test_a_tenant_takes_no_target_from_a_trusted_rule(cluster, served):
+    secret(cluster, HOME)
+    secret(cluster, TENANT)
+    space(cluster, "target", TENANT)
+    only = {"source": SOURCE, "targets": {"namespaces": ["target"]}}
+    tenant_rule(cluster, "trusted", only, HOME)
+    await until(lambda: ready(cluster, "trusted", HOME) == "Synced")
+    tenant_rule(cluster, "rule", only)
+    await until(lambda: status(cluster, "rule").get("copies", {}).get("conflicts") == 1)
+    copy = cluster.found("secrets", "target", "app")
+    assert copy["metadata"]["annotations"][names.ANN_RULE] == f"{HOME}/trusted"
