@@ -469,6 +469,7 @@ EVENTS = {
     "another type": b'{"type": "EXPLODED", "object": {"metadata": {}}}\n',
     "deep": b'{"type":"ADDED","object":' + DEEP + b"}\n",
     "no end": b"x" * 5_000_000,
+    "a long error": b'{"type":"ERROR","object":{"message":"' + b"x" * 1_000_000 + b'"}}\n',
     "no version": b'{"type":"MODIFIED","object":{"metadata":{"name":"motd"}}}\n',
 }
 

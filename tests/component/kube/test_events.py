@@ -236,3 +236,19 @@ def test_a_reference_is_made_from_an_object_as_lists_give_it() -> None:
     body = {"metadata": {"namespace": "ns", "name": "main", "uid": "uid-1"}}
     assert ObjectRef.of(body, "flant.com/v1", "CopyratorRule") == RULE
     assert ObjectRef.of({"apiVersion": "flant.com/v1", "kind": "CopyratorRule", **body}) == RULE
+
+
+async def test_an_event_that_was_given_up_is_written_when_it_is_said_again(kit: Kit) -> None:
+    floods = [
+        ObjectRef("flant.com/v1", "CopyratorRule", "flood", f"r{number}", f"uid-{number}")
+        for number in range(events_module.QUEUE)
+    ]
+    for number, ref in enumerate(floods):
+        kit.record(f"noise {number}", ref)
+    kit.record("news")  # for this the last of the flood is given up
+    before = {event["message"] for event in await kit.written()}
+    last = f"noise {events_module.QUEUE - 1}"
+    assert "news" in before
+    assert last not in before
+    kit.record(last, floods[-1])
+    assert last in {event["message"] for event in await kit.written()}

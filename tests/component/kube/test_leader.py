@@ -363,3 +363,41 @@ async def test_a_look_is_due_when_the_lease_expires_at_the_latest(
     assert second.elector.pause == TERMS.look
     time.now += 9.99
     assert second.elector.pause == pytest.approx(0.01)
+
+
+async def test_who_stood_still_steps_down_if_another_leads_now(
+    first: Replica, second: Replica, api: FakeApi, time: Time
+) -> None:
+    await first.elector.attempt()
+    first.keep()
+    await renewals(api)
+    time.now += 60
+    take(api, "second")
+    await until(lambda: first.lost)
+    assert first.changes == [False]
+    assert not first.leads
+    assert holder(api) == "second"
+
+
+async def test_who_finds_another_holder_stops_at_once(
+    first: Replica, api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    await first.elector.attempt()
+    first.keep()
+    await renewals(api)
+    take(api, "thief")
+    await until(lambda: first.lost)
+    assert not first.leads
+    assert first.changes == []
+    assert holder(api) == "thief"
+    assert complaints(caplog) == ["Leadership lost: thief holds the Lease ops/copyrator"]
+
+
+async def test_a_process_that_starts_again_in_its_pod_gets_its_own_lease_back(
+    first: Replica, api: FakeApi, time: Time
+) -> None:
+    await first.elector.attempt()
+    again = Replica(api, time, "first")
+    assert await again.elector.attempt()
+    assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
+    await again.elector.close()
