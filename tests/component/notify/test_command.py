@@ -21,6 +21,7 @@ from tests.component.notify.conftest import (
     marks_of,
     secret,
 )
+from tests.kubeconfigs import write_plain
 
 from copyrator.cli import cli
 from copyrator.cli.core.installation import Installation
@@ -28,20 +29,10 @@ from copyrator.cli.core.notify import check
 from copyrator.cli.doctor.check import Check
 from copyrator.settings.config import Settings
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: it
-contexts: [{name: it, context: {cluster: it, user: it}}]
-clusters: [{name: it, cluster: {server: "%s"}}]
-users: [{name: it, user: {}}]
-"""
-
 
 async def typed(cluster: FakeCluster, folder: Path, *words: str) -> tuple[int, str]:
     """What a person gets who types a command."""
-    file = folder / "kubeconfig"
-    file.write_text(KUBECONFIG % cluster.url)
+    file = write_plain(folder, cluster.url)
     environment = {"COPYRATOR_OPERATOR_NAMESPACE": HOME, "COLUMNS": "300"}
     command = ["notify", "test", *words, "--kubeconfig", str(file)]
     done = await asyncio.to_thread(CliRunner().invoke, cli, command, env=environment)

@@ -246,26 +246,3 @@ def test_whatever_is_there_has_a_status(kind: str, spec: Any, status: Any, found
     assert compute(kind, body).status in Status
     inner = {"conditions": found, "observedGeneration": found, "replicas": found}
     assert compute(kind, {"metadata": {}, "spec": {"replicas": found}, "status": inner})
-
-
-@given(
-    wanted=st.integers(0, 5),
-    replicas=st.integers(0, 5),
-    updated=st.integers(0, 5),
-    ready=st.integers(0, 5),
-    available=st.integers(0, 5),
-)
-def test_a_deployment_is_current_only_with_all_its_replicas(
-    wanted: int, replicas: int, updated: int, ready: int, available: int
-) -> None:
-    status = {
-        "replicas": replicas,
-        "updatedReplicas": updated,
-        "readyReplicas": ready,
-        "availableReplicas": available,
-    }
-    body = merged(DEPLOYMENT, {"spec": {"replicas": wanted}, "status": status})
-    is_current = compute("Deployment", body).status is Status.CURRENT
-    assert is_current == (
-        replicas == wanted and updated >= wanted and ready >= wanted and available >= updated
-    )

@@ -150,66 +150,48 @@ def signatures_of(
     return found.good, found.said
 
 
-REQUIRED = "doesn't exist, and the operator's settings require it"
 WITH = f"ConfigMap op/{NAME}"
 
 
-@pytest.mark.parametrize(
-    ("objects", "settings", "good", "said"),
-    [
-        ({}, {}, True, NONE),
-        (
-            {},
-            {"features": (SignaturesSettings(require_signature_policy=True),)},
-            False,
-            f"{WITH} {REQUIRED}: nothing new is deployed",
-        ),
-        ({NAME: policy(default="Deny")}, {}, True, f"{WITH} has 0 entries, default Deny"),
-        (
-            {NAME: policy(entries=[ENTRY]), "keys": KEYS},
-            {},
-            True,
-            f"{WITH} has 1 entry, default Allow",
-        ),
-        (
-            {NAME: policy(entries=[ENTRY])},
-            {},
-            False,
-            f"{WITH}: ConfigMap op/keys doesn't exist: create it",
-        ),
-        (
-            {NAME: policy(entries=[ENTRY]), "keys": errors.Forbidden("no")},
-            {},
-            None,
-            f"{WITH} or its keys can't be read: no",
-        ),
-        ({NAME: errors.Forbidden("no")}, {}, None, f"{WITH} or its keys can't be read: no"),
-        (
-            {NAME: {"policy.yaml": "a: ["}},
-            {},
-            False,
-            f"{WITH}: policy.yaml: isn't valid YAML in line 1; nothing new is deployed",
-        ),
-        (
-            {NAME: {}},
-            {},
-            False,
-            f"{WITH}: policy.yaml: is missing from its data; nothing new is deployed",
-        ),
-        (
-            {NAME: {"policy.yaml": "#" * 65537}},
-            {},
-            False,
-            f"{WITH}: policy.yaml: has over 65,536 characters; nothing new is deployed",
-        ),
-    ],
-    ids=[
-        "none", "none, but required", "valid", "with keys", "keys missing", "keys forbidden",
-        "forbidden", "no YAML", "empty", "too large",
-    ],
-)  # fmt: skip
-def test_the_policy_is_read_as_the_operator_reads_it(objects, settings, good, said):
-    assert signatures_of(objects, **settings) == (good, f"{said}; {FINE}")
+POLICIES: dict[str, tuple[dict[str, Any], bool | None, str]] = {
+    "none": ({}, True, NONE),
+    "valid": ({NAME: policy(default="Deny")}, True, f"{WITH} has 0 entries, default Deny"),
+    "with keys": (
+        {NAME: policy(entries=[ENTRY]), "keys": KEYS},
+        *(True, f"{WITH} has 1 entry, default Allow"),
+    ),
+    "keys missing": (
+        {NAME: policy(entries=[ENTRY])},
+        *(False, f"{WITH}: ConfigMap op/keys doesn't exist: create it"),
+    ),
+    "keys forbidden": (
+        {NAME: policy(entries=[ENTRY]), "keys": errors.Forbidden("no")},
+        *(None, f"{WITH} or its keys can't be read: no"),
+    ),
+    "forbidden": (
+        {NAME: errors.Forbidden("no")},
+        *(None, f"{WITH} or its keys can't be read: no"),
+    ),
+    "no YAML": (
+        {NAME: {"policy.yaml": "a: ["}},
+        *(False, f"{WITH}: policy.yaml: isn't valid YAML in line 1; nothing new is deployed"),
+    ),
+    "empty": (
+        {NAME: {}},
+        *(False, f"{WITH}: policy.yaml: is missing from its data; nothing new is deployed"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "good", "said"), POLICIES.values(), ids=POLICIES)
+def test_the_policy_is_read_as_the_operator_reads_it(objects, good, said):
+    assert signatures_of(objects) == (good, f"{said}; {FINE}")
+
+
+def test_a_policy_that_the_settings_require_has_to_be_there():
+    required = {"features": (SignaturesSettings(require_signature_policy=True),)}
+    said = f"{WITH} doesn't exist, and the operator's settings require it: nothing new is deployed"
+    assert signatures_of({}, **required) == (False, f"{said}; {FINE}")
 
 
 def test_bundles_that_run_what_isnt_trusted_are_counted_and_some_named():

@@ -68,8 +68,6 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
                 "Overwrite; did you mean Skip?"
             ),
         ),
-        (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
-        (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
         (
             GOOD + "  target: {}\n",
             "stdin:9: CopyratorRule r: spec.target: is an unknown field; did you me",
@@ -88,7 +86,6 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
             BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",
             "stdin:6: Bundle b: spec.registry: must be host[:port] without a scheme",
         ),
-        (BUNDLE + "spec:\n  registry: x\n", "stdin:5: Bundle b: spec: repo is required"),
         (
             BUNDLE + "spec:\n  registry: x\n  repo: a\n  version: '>=1 <'\n",
             "stdin:8: Bundle b: spec.version:",
@@ -238,13 +235,6 @@ def test_what_is_no_manifest_is_said_in_one_line(text, said):
     assert "Traceback" not in result.output
 
 
-def test_json_names_file_line_and_field():
-    result = validate(GOOD + "  limit: 0\n", "-o", "json")
-    assert '"line": 9' in result.output
-    assert '"field": "spec.limit"' in result.output
-    assert result.exit_code == 1
-
-
 def test_other_kinds_are_passed_over():
     result = validate("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: 7\n")
     assert (result.exit_code, result.output) == (
@@ -293,7 +283,6 @@ LABEL = "spec.template.spec.selector.app: must be a string"
         (service(port="9090"), f"{PORT}, not '9090'; remove the quotes"),
         (service(port="http"), f"{PORT}, not 'http'"),
         (service(port=True), f"{PORT}, not True"),
-        (service(port=[1]), f"{PORT}, not a list"),
         (service(port={"a": 1}), f"{PORT}, not a map"),
         (
             service(port="{{ namespace.labels.port }}"),
@@ -301,8 +290,6 @@ LABEL = "spec.template.spec.selector.app: must be a string"
         ),
         (service(port="{{ namespace.labels['port'] | lower }}"), f"{PORT}, and the expression"),
         (service(port="{{ '80' }}"), f"{PORT}, and the expression makes a string"),
-        (service(port="{{ 80 == 80 }}"), f"{PORT}, and the expression makes a boolean"),
-        (service(port="{{ 80 | string }}"), f"{PORT}, and the expression makes a string"),
         (
             service(port="{{ namespace.labels.port | default('80') }}"),
             f"{PORT}, and the expression makes a string",
@@ -311,11 +298,8 @@ LABEL = "spec.template.spec.selector.app: must be a string"
             service(port="80{{ namespace.labels.port }}"),
             f'{PORT}; make all of it one expression: "{{{{ … | number }}}}"',
         ),
-        (service(port=" {{ 80 }}"), f"{PORT}; make all of it one expression"),
         (account("true"), f"{TOKEN}, not 'true'; remove the quotes"),
-        (account(1), f"{TOKEN}, not 1"),
         (account("{{ namespace.labels.on }}"), f"{TOKEN}, and the expression makes a string; add"),
-        (account("{{ 5 }}"), f"{TOKEN}, and the expression makes a number"),
         (
             templated("v1", "Service", spec={"selector": {"app": 5}}),
             f"{LABEL}, not 5; put it in quotes",
@@ -339,14 +323,11 @@ def test_values_of_a_wrong_type_in_a_template_are_named(text, said):
     "text",
     [
         service(port=9090, targetPort="http"),
-        service(port=9090, targetPort=80),
         service(port="{{ namespace.labels.port | number }}", targetPort="{{ namespace.name }}"),
         service(port="{{ namespace.labels.port | int + 1 }}"),
-        service(port="{{ namespace.labels.port | default(80) }}"),
         service(port="{{ 80 if namespace.labels.a == 'b' else 81 }}"),
         account(True),
         account("{{ namespace.labels.on == 'true' }}"),
-        account("{{ namespace.labels.on | bool }}"),
         templated("v1", "ResourceQuota", spec={"hard": {"pods": 5, "cpu": "0.5", "x": 0.5}}),
         templated("v1", "ConfigMap", data={"a": "{{ 5 }}", "b": "a{{ true }}"}, immutable=None),
         templated("example.com/v1", "Thing", spec={"port": "80", "list": "x"}),

@@ -1,17 +1,14 @@
 """The lines of `describe` on the pages, and the numbers of the first page."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from tests.unit.cli.view.objects_seen import bundle, rule, seen
+from tests.unit.cli.view.objects_seen import rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import Detail
-from copyrator.cli.ui.bundle_page import Readings
 from copyrator.cli.ui.pages import Pages
-from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.lists import View, matrix
-from copyrator.cli.view.overview import SeenCopies, overview
+from copyrator.cli.view.overview import SeenCopies
 from copyrator.cli.view.rows import describe_conditions
 
 AT = "2026-01-05T00:00:00Z"
@@ -46,29 +43,6 @@ def test_lines_below_a_label_keep_their_columns() -> None:
             ),
         ),
     ]
-
-
-def test_the_page_counts_what_is_suspended_apart_where_there_is_any() -> None:
-    def text(*bodies: dict[str, Any]) -> str:
-        known, now = seen(*bodies), datetime(2026, 1, 5, tzinfo=UTC)
-        return Pages(cluster="c", user="ann").overview(known, overview(known, now), fragment=True)
-
-    shown = text(rule("a", "False", "Suspended", message="suspended; before: Synced: x"), rule("b"))
-    assert "<b>0</b> Failing" in shown
-    assert '<b class="suspended">1</b> Suspended' in shown
-    assert "‖ Suspended" in shown
-    assert "suspended; before: Synced: x" in shown
-    assert "Suspended" not in text(rule("b"))
-
-
-def test_a_plan_is_decided_on_its_page_only_while_it_waits() -> None:
-    waits = condition("UpdatePending", "True", "AwaitingApproval")
-    for conditions, decides in (([waits], True), ([], False)):
-        plan = {"outcome": "Planned", "id": "a" * 32}
-        body = bundle("b", plan=plan, conditions=conditions)
-        view = BundleView(body, datetime(2026, 1, 5, tzinfo=UTC))
-        text = Pages(cluster="c", user="ann").bundle(seen(body), view, Readings(), fragment=True)
-        assert ("/do/approve/bundles/infra/b" in text) is decides
 
 
 def test_one_is_in_the_singular() -> None:

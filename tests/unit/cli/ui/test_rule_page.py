@@ -72,11 +72,6 @@ def test_a_source_its_rule_and_the_copies_by_state_are_drawn_from_top_to_bottom(
     assert drawing.width <= PHONE
 
 
-def test_a_report_leads_nowhere() -> None:
-    body = rule("r", targets=1, copies={"desired": 1, "ready": 1})
-    assert not any(box.href for box in page_of(body, static=True).drawing.boxes)
-
-
 @pytest.mark.parametrize("number", [1, 5, 6, 20])
 def test_more_than_five_sources_are_drawn_as_four_and_a_number(number: int) -> None:
     entries = [
@@ -171,13 +166,6 @@ def test_a_rollout_that_the_spec_has_no_more_has_no_steps() -> None:
     assert (found.present, found.steps) == ("step 2/3", [])
 
 
-def test_a_line_of_time_leaves_room_for_the_next_weeks() -> None:
-    assert place_on_line(-5) == place_on_line(0) == 8
-    assert place_on_line(30) - place_on_line(0) > TIME_WIDTH / 6
-    assert place_on_line(365) < place_on_line(17 * 365) < TIME_WIDTH
-    assert place_on_line(1e9) == TIME_WIDTH - 8
-
-
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_a_later_end_is_never_drawn_before_an_earlier_one(one: float, other: float) -> None:
     first, last = sorted((one, other))
@@ -254,34 +242,6 @@ JUNK = st.recursive(
 def test_a_spec_of_any_shape_is_shown(spec: object) -> None:
     body = {**rule("r"), "spec": spec}
     assert "Rule infra/r" in render(page_of(body))
-
-
-@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=80))
-def test_what_others_wrote_is_text(place: str, name: str, message: str) -> None:
-    marked = f"<b>{message}</b>\x1b[31m"
-    samples = [{"namespace": place, "name": name, "reason": marked, "message": marked}]
-    body = rule("r", "False", marked, message=marked, failures=samples, copies={"failed": 1})
-    text = render(page_of(body))
-    assert f"<b>{message}" not in text
-    assert "\x1b" not in text
-
-
-def test_a_long_message_is_folded() -> None:
-    body = rule("r", "False", "X", message="x" * 65536)
-    text = render(page_of(body))
-    assert '<details id="sentence">' in text
-    assert "x" * 65536 in text
-
-
-def test_a_page_with_a_thousand_targets_has_no_more_than_a_few_boxes() -> None:
-    found = SeenCopies()
-    for number in range(1000):
-        found.add("infra/r", "Secret", ObjectName(f"team-{number}", "s"))
-    body = rule("r", targets=1000, sources=1, copies={"desired": 1000, "ready": 1000})
-    page = page_of(body, seen(body, copies=found))
-    assert len(page.drawing.boxes) == 3
-    assert page.drawing.height < 200
-    assert "100 of 1000" in render(page)
 
 
 def test_why_there_is_no_copy_in_a_namespace_is_a_link_away() -> None:

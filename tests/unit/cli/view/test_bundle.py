@@ -505,22 +505,6 @@ def test_a_forged_status_ends_no_command_and_moves_no_cursor(
     list(describe_bundle(view_of(planned(plan, soak=drift, lastError=attempted, gates=drift))))
 
 
-@given(JSON)
-def test_any_status_can_be_shown(status: Any) -> None:
-    body = bundle() | {"status": status}
-    for line in detail_lines(describe_bundle(view_of(body))):
-        assert line == printable(line)
-    list(explain_bundle(view_of(body)))
-    cells(body)
-
-
-def test_describe_says_which_tags_are_looked_at() -> None:
-    body = bundle()
-    assert not described(body, "Tag filter")
-    body["spec"]["tagFilter"] = ".*-eu"
-    assert described(body, "Tag filter") == ["Tag filter:    .*-eu"]
-
-
 VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-02T09:00:00Z"}
 
 
@@ -550,6 +534,7 @@ VERSION = {"version": "1.0.0", "digest": "sha256:" + "c" * 64, "time": "2026-01-
             ["soon, every 5m"],
         ),
         ("Next poll", bundle(), [f"every 10m{ASSUMED}"]),
+        ("Tag filter", bundle({"tagFilter": ".*-eu"}), [".*-eu"]),
         ("Suspended", bundle({"suspend": True}), ["yes; copyrator resume bundle apps/shop"]),
         (
             "Last error",
