@@ -556,7 +556,7 @@ def test_why_says_that_the_source_didnt_consent(stage, word, copied_once, namesp
 
 def test_why_says_that_the_namespace_is_being_deleted(stage, word, copied_once):
     # A finalizer of somebody else's keeps an object, and so the namespace.
-    path = f"/api/v1/namespaces/{copied}"
+    path = f"/api/v1/namespaces/{copied_once}"
     held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
     stage.api.create(f"{path}/configmaps", held)
     stage.api.delete(path)
@@ -565,17 +565,19 @@ def test_why_says_that_the_namespace_is_being_deleted(stage, word, copied_once):
             lambda: stage.api.get(path)["status"]["phase"] == "Terminating",
             "the namespace is going",
         )
-        said = stage.types(f"why {copied}/{word} --kind secret")
-        assert f"The namespace {copied} is being deleted: nothing is created or changed" in said
+        said = stage.types(f"why {copied_once}/{word} --kind secret")
+        assert (
+            f"The namespace {copied_once} is being deleted: nothing is created or changed" in said
+        )
     finally:
         stage.api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
 
 
 def test_why_tells_whose_a_copy_is_and_when_it_was_written(stage, word, copied_once):
     owner = f"{stage.home}/{word}"
-    said = plainly(stage.types(f"why copy {copied}/{word}"))
+    said = plainly(stage.types(f"why copy {copied_once}/{word}"))
     assert said == (
-        f"Secret {copied}/{word} exists and carries the marks of the rule {owner}.\n"
+        f"Secret {copied_once}/{word} exists and carries the marks of the rule {owner}.\n"
         f"It is up to date with the rule {owner}.\n"
         "Age: AGE\n"
         "Written: AGE ago\n"
@@ -590,7 +592,7 @@ def test_why_names_who_edited_a_copy(stage, word, copied_once):
         *("patch", "secret", word, "-n", copied_once, "--field-manager=somebody"),
         *("--type=merge", "-p", '{"data": {"user": "eA=="}}'),
     )
-    said = plainly(stage.types(f"why copy {copied}/{word}"))
+    said = plainly(stage.types(f"why copy {copied_once}/{word}"))
     assert "Managers: somebody, AGE ago\n" in said
     assert "writes nothing now (suspend, mode: Plan, or not served)" in said
 

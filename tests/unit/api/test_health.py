@@ -127,11 +127,6 @@ def test_rules_of_all_kinds(kind: str, _name: str, change: Body, status: Status,
     assert found.message == said
 
 
-def test_conditions_that_arent_true_dont_count() -> None:
-    change = {"status": conditions(("Reconciling", "False", ""), ("Stalled", "Unknown", ""))}
-    assert compute("Job", merged(JOB, change)).status is Status.CURRENT
-
-
 def case(kind: str, said: str, spec: Body | None = None, **status: Any) -> Any:
     """In progress, as is said, or current where nothing is; with another spec or status."""
     change = {"spec": spec or {}, "status": status}

@@ -28,14 +28,11 @@ from tests.steps import assert_quick
 from copyrator.api.kubeconfig import (
     KUBECONFIG_BYTES,
     InvalidKubeconfigError,
-    KubeconfigRef,
     is_home,
     kubeconfig_in,
     normalize_server,
     parse_kubeconfig,
-    read_kubeconfig_ref,
 )
-from copyrator.api.schema import SpecError
 
 Document = dict[str, Any]
 
@@ -529,21 +526,3 @@ def test_secrets_without_a_kubeconfig(body: Document, message: str) -> None:
     with pytest.raises(InvalidKubeconfigError) as raised:
         kubeconfig_in(body)
     assert message in str(raised.value)
-
-
-def test_the_reference_in_a_spec() -> None:
-    def read(found: Any) -> KubeconfigRef | None:
-        return read_kubeconfig_ref({"kubeConfig": found}, "spec")
-
-    assert read(None) is None
-    assert read({"secretName": "hub"}) == KubeconfigRef("hub")
-    assert read({"secretName": "hub", "key": "config"}) == KubeconfigRef("hub", "config")
-    for wrong, path in (
-        ({}, "spec.kubeConfig.secretName"),
-        ({"secretName": "Hub"}, "spec.kubeConfig.secretName"),
-        ({"secretName": "hub", "key": "a/b"}, "spec.kubeConfig.key"),
-        ("hub", "spec.kubeConfig"),
-    ):
-        with pytest.raises(SpecError) as raised:
-            read(wrong)
-        assert raised.value.path == path

@@ -64,12 +64,6 @@ def test_why_names_each_permission_and_the_commands() -> None:
     ]
 
 
-def test_why_tells_what_the_status_does_not_list_and_what_was_not_reviewed() -> None:
-    lines = says(bundle({**PLAN, "missingPermissions": 3, "unreviewed": 1}))
-    assert "  and 1 more permission that the status doesn't list." in lines
-    assert "  What 1 more kind needs isn't reviewed." in lines
-
-
 FAILED = {"outcome": "Failed", "missing": [ONE], "finishedAt": "2026-01-02T11:59:00Z"}
 EVENTS = {"verbs": ["list", "watch"], "resource": "events", "namespace": "default"}
 ALL_THE_SAME = "  Without events in default it deploys, but werf shows no Events."
@@ -93,12 +87,6 @@ def test_why_says_that_events_of_objects_in_no_namespace_are_not_needed(
     assert (ALL_THE_SAME in says(body)) is said
     failed = {**FAILED, "missing": [EVENTS]}
     assert ALL_THE_SAME not in says(bundle(None, attempted=failed))  # it failed for want of them
-
-
-def test_of_a_plan_that_failed_the_age_is_that_of_its_begin() -> None:
-    failed = {**PLAN, "outcome": "Failed", "madeAt": None, "startedAt": "2026-01-02T11:58:00Z"}
-    assert says(bundle(failed))[0].endswith(" lacked permissions 2m ago; it cannot")
-    assert says(bundle({**failed, "startedAt": None}))[0].endswith(" permissions; it cannot")
 
 
 def test_after_a_deploy_that_failed_so_it_is_asked_for_again() -> None:

@@ -347,13 +347,6 @@ def test_operations_have_their_diffs_and_risky_ones_come_first_then_hidden_ones(
     assert titles == ["Update Foo/same", "Update Foo/same", "Waiting for the lock"]
 
 
-def test_of_two_diffs_with_the_title_of_one_operation_neither_is_shown_as_its_diff():
-    found = planned_changes(planned("update :a.x:Foo:same"))
-    assert [one.diff for one in found.operations] == [None]
-    lines = [one.lines for one in found.others if one.title == "Update Foo/same"]
-    assert lines == [("+ 1",), ("+ 2",)]
-
-
 JOB = ":batch:Job:migrate"
 PURGE = ":batch:Job:purge"
 STAGED = PlanLog(

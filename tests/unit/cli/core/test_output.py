@@ -8,7 +8,6 @@ from rich.text import Text
 from tests.builders.bundles import known
 
 from copyrator.api.text import MOST, Detail, printable, said
-from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Column, Table, paint_diff, prose, reference
 from copyrator.cli.view.bundle import BundleView, bundle_columns
 
@@ -73,14 +72,6 @@ def test_a_pipe_gets_whole_lines(capsys):
     assert len(lines) == 3
     assert lines[0].endswith(MESSAGE)
     assert lines[2].endswith(MESSAGE)
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_fault_breaks_between_words_too(capsys):
-    Fault(f"{MESSAGE} {MESSAGE}").show()
-    lines = Text.from_ansi(capsys.readouterr().err).plain.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert " ".join(line.strip() for line in lines) == f"Error: {MESSAGE} {MESSAGE}"
 
 
 @pytest.mark.parametrize(

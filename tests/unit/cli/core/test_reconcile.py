@@ -87,26 +87,6 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
     assert capsys.readouterr().err == "bundle apps/shop: Planning: fine\n"
 
 
-async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = bundle(("True", "Deployed"), ("False", "UpToDate", ""), lastHandledRequest="now")
-
-    async def get(*_: object) -> dict[str, Any]:
-        return done
-
-    monkeypatch.setattr(waiting, "LOOK", 0.0)
-    await waiting.wait(
-        cast("Any", SimpleNamespace(get=get)),
-        "bundles",
-        bundle(("Unknown", "AwaitingApproval"), APPROVAL),
-        60.0,
-        lambda seen: "lastHandledRequest" in seen["status"],
-        busy=lambda _: False,
-    )
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.parametrize("width", [40, 80])
 def test_progress_is_one_line_of_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int

@@ -52,15 +52,6 @@ def test_the_sentence_says_what_the_deploy_would_do(plan, done):
     assert describe_plan_effect(view(plan)) == f"{sentence} 24h."
 
 
-def test_the_sentence_says_what_became_of_the_plan():
-    approved = {"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"}
-    assert ": approved by ann, 60s ago." in describe_plan_effect(view(approved))
-    begun = {"plan": "a" * 32, "planJob": "shop-plan-1", "outcome": "Succeeded"}
-    said = describe_plan_effect(view(approved, attempted=begun))
-    assert said.endswith(": approved by ann, 60s ago; its deploy has begun.")
-    assert ": made; no decision is required" in describe_plan_effect(view(conditions=[]))
-
-
 def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again():
     one = view()
     one.body["metadata"]["annotations"] = {APPROVE.annotation: "a" * 32}
@@ -81,18 +72,6 @@ def test_permissions_are_a_fact_where_none_is_missing():
     )
     missing = ["get pods in apps", "2 kinds not reviewed"]
     assert shown(missing=[one], missingPermissions=1, unreviewed=2) == (missing, None)
-
-
-def test_a_choice_says_what_happens_and_not_that_it_is_done():
-    approve, reject = choices(view(deployed={"version": "1.1.0"}))
-    assert approve["effect"] == "Approving deploys 1.2.0, as soon as its other gates pass."
-    assert (
-        reject["effect"]
-        == "After a rejection 1.1.0 stays deployed, until something else is to be deployed."
-    )
-    assert approve["command"] == f"copyrator approve bundle infra/shop {'a' * 32}"
-    (only,) = choices(view({"decision": "Rejected"}))
-    assert (only["verb"], only["button"]) == ("approve", "Approve after all")
 
 
 def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():

@@ -24,8 +24,6 @@ from copyrator.bundles.features.approval.words import (
 from copyrator.bundles.features.freeze import words as freeze
 from copyrator.bundles.features.freeze.fields import Freeze
 from copyrator.bundles.jobs.identity import spec_hash
-from copyrator.bundles.plans.fields import PlanStatus
-from copyrator.bundles.plans.plan_words import operation_counts
 from copyrator.bundles.words import load_words
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.view.bundle import (
@@ -33,7 +31,6 @@ from copyrator.cli.view.bundle import (
     BundleView,
     bundle_columns,
     describe_bundle,
-    passed_over,
 )
 from copyrator.cli.view.overview import bundle_row
 from copyrator.cli.view.why_bundle import explain_bundle
@@ -83,18 +80,6 @@ def pending(reason: str, message: str = "it waits", status: str = "True") -> dic
     return condition("UpdatePending", status, reason, message)
 
 
-def test_a_list_shows_what_runs_and_what_there_is() -> None:
-    found = cells(
-        bundle(
-            deployed={"version": "1.0.0", "digest": "sha256:" + "a" * 64},
-            available={"version": "1.1.0"},
-        )
-    )
-    assert (found["DEPLOYED"], found["AVAILABLE"]) == ("1.0.0", "1.1.0")
-    assert (found["WANTED"], found["FROM"]) == ("latest", "r.example.com/shop")
-    assert found["DIGEST"] == "a" * 12
-
-
 @pytest.mark.parametrize("kind", ["UpdatePending", "Healthy"])
 def test_a_reason_of_another_type_is_listed_as_an_unknown_one(kind: str) -> None:
     odd = {**condition(kind, "True"), "reason": ["x"]}
@@ -139,13 +124,6 @@ def test_a_list_shows_for_how_long_it_has_the_reason_that_is_shown(
 def test_of_ready_it_is_the_time_of_the_reason_too() -> None:
     told = {**condition("Ready", "True"), "lastTransitionTime": SINCE, "reasonTime": LAST}
     assert cells(bundle(conditions=[told]))["SINCE"] == "4h"
-
-
-@pytest.mark.parametrize("reason", ["Suspended", "AutoupdateDisabled"])
-@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
-def test_what_is_suspended_says_so_whatever_ready_is(status: str, reason: str) -> None:
-    message = "suspended; before: Deployed: 1.0.0 is deployed"
-    assert glance(condition("Ready", status, reason, message)) == (reason, message)
 
 
 SICK = {
@@ -266,16 +244,6 @@ def test_the_gates_of_these_names_exist() -> None:
     assert {*named, freeze.GATE} <= {gate.name for gate in load_gates()}
 
 
-def test_the_gates_that_a_forced_deploy_passed_over() -> None:
-    over = [{"name": "age", "reason": "TooYoung"}, {"name": "window"}]
-    for found, text in ((over, "age, window"), ([], ""), ("junk", "")):
-        attempt = {"attempt": 2, "version": "1.0", "outcome": "Succeeded", "passedOver": found}
-        view = view_of(bundle(attempted=attempt))
-        assert passed_over(view.status.attempted.passed_over) == text
-        (line,) = described(view.body | {}, "Last attempt")
-        assert ("passed over age, window" in line) is bool(text)
-
-
 ELSEWHERE = {"project_namespace": "prod", "kubeConfig": {"secretName": "other"}}
 SERVER = "https://other.example.com"
 
@@ -375,15 +343,6 @@ def test_a_decision_is_due_by_a_condition_or_by_the_gate() -> None:
         view = view_of(planned(conditions=[], gates=[gate | other]))
         assert not is_decision_due(view)
         assert plan_state(view) == "made; no decision is required"
-
-
-def test_operations_are_counted_by_type() -> None:
-    def counted(plan: dict[str, Any]) -> str:
-        return operation_counts(view_of(planned(plan)).status.part(PlanStatus))
-
-    assert counted(PLAN) == "4 operations: 3 create, 1 delete; 1 risky"
-    assert counted({"operations": 1, "counts": {"apply": 1}}) == "1 operation: 1 blind apply"
-    assert counted({"operations": 0}) == "no operations"
 
 
 ONE = {"verbs": ["create", "patch"], "resource": "deployments.apps", "namespace": "live"}

@@ -175,13 +175,6 @@ def test_the_same_failure_in_many_namespaces_is_one_line():
     ]
 
 
-def test_a_few_are_listed_and_a_name_that_isnt_known_is_left_out():
-    assert list(failure_lines([sample("a"), sample("b", name="")])) == [
-        "a/devs: Forbidden: no",
-        "b: Forbidden: no",
-    ]
-
-
 def test_messages_that_name_their_own_namespace_are_the_same_failure():
     samples = [
         sample(f"team-{letter}", message=f"namespace team-{letter} has no label team")
@@ -246,22 +239,6 @@ def test_a_rule_that_no_operator_has_seen_says_so_instead_of_looking_well():
     found = cells(body)
     assert (found["STATUS"], found["READY"], found["REASON"]) == ("Waiting", "-", "-")
     assert "copyrator doctor" in found["MESSAGE"]
-
-
-def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
-    condition = {"type": "Ready", "status": "False", "reason": "PartialFailure", "message": "quota"}
-    body = {
-        "metadata": {"name": "r", "namespace": "n"},
-        "status": {"conditions": [condition], "copies": {"ready": 2, "desired": 3}},
-    }
-    found = cells(body)
-    assert (found["REASON"], found["COPIES"], found["MESSAGE"]) == (
-        "PartialFailure",
-        "2/3",
-        "quota",
-    )
-    condition["status"] = "True"
-    assert cells(body)["MESSAGE"] == ""
 
 
 @pytest.mark.parametrize(
