@@ -52,7 +52,7 @@ def test_the_smallest_bundle_takes_the_operators_defaults() -> None:
     assert read(bundle(job={"podLabels": {"a": "b"}})).job.ttl_seconds_after_finished == 33
 
 
-def test_every_field_is_read() -> None:
+def test_fields_with_names_or_values_of_their_own_are_read() -> None:
     job = {
         "ttlSecondsAfterFinished": 9,
         "resources": {"limits": {"cpu": 1}},
@@ -64,9 +64,6 @@ def test_every_field_is_read() -> None:
     }
     spec = read(
         bundle(
-            version=">=1.2 <2",
-            auth="creds",
-            project_namespace="shop",
             values="base",
             valuesFrom=[
                 {"kind": "Secret", "name": "s"},
@@ -78,12 +75,8 @@ def test_every_field_is_read() -> None:
             serviceAccountName="deployer",
             timeout="90s",
             autoRollback=True,
-            releasesHistoryMax=3,
-            tagFilter="v.*",
             prerelease=True,
-            insecure=True,
             skipTLSVerify=True,
-            caSecret="ca",
             secretKey={"secretName": "keys", "key": "werf.key"},
             werf={"image": "r.example/werf", "version": "2-stable"},
             job=job,
@@ -91,7 +84,6 @@ def test_every_field_is_read() -> None:
             deletionPolicy="Orphan",
         )
     )
-    assert (spec.version, spec.auth, spec.project_namespace) == (">=1.2 <2", "creds", "shop")
     assert spec.values_sources == (
         ValuesSource(ValuesKind.CONFIG_MAP, "base"),
         ValuesSource(ValuesKind.SECRET, "s"),
@@ -99,10 +91,8 @@ def test_every_field_is_read() -> None:
     )
     assert (spec.interval, spec.timeout) == (5400.0, 90.0)
     assert (spec.suspend, spec.auto_rollback, spec.prerelease) == (True, True, True)
-    assert (spec.insecure, spec.skip_tls_verify, spec.ca_secret) == (True, True, "ca")
     assert spec.secret_key == SecretKey("keys", "werf.key")
-    assert (spec.service_account, spec.releases_history_max) == ("deployer", 3)
-    assert spec.tag_filter == "v.*"
+    assert (spec.service_account, spec.skip_tls_verify) == ("deployer", True)
     assert spec.werf_image == "r.example/werf:2-stable"
     assert spec.job == JobSpec(
         ttl_seconds_after_finished=9,
