@@ -217,3 +217,13 @@ def test_leaving_takes_the_finalizers_off_and_keeps_the_copies(stage, word, name
     assert f"CopyratorRule {stage.home}/{word} lost its finalizer.\n" in said
     stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=120s")
     assert stage.api.get(f"/api/v1/namespaces/{there}/secrets/{word}")
+
+
+def test_the_job_of_helm_uninstall_refuses_where_helm_uninstalls_nothing(stage):
+    path = f"/apis/apps/v1/namespaces/{stage.home}/deployments/copyrator"
+    before = stage.api.get(path)["spec"]
+    command = f"uninstall --operator-namespace {stage.home} --stop copyrator --helm-release mine"
+    said = stage.types(command, code=1)
+    assert f"Helm isn't uninstalling the release mine in {stage.home}: nothing is changed" in said
+    assert "uninstall.hook=false" in said
+    assert stage.api.get(path)["spec"] == before
