@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -56,6 +58,14 @@ def test_a_role_has_the_names_of_its_namespace_and_no_more_verbs_than_a_watch_ne
             },
         ],
     }
+
+
+def test_all_bears_its_label_and_only_a_token_without_an_end_is_in_a_secret() -> None:
+    labels = {one["metadata"]["labels"]["copyrator.flant.com/remote"] for one in GRANT.all}
+    assert labels == {"infra.edge"}
+    kinds = [one["kind"] for one in GRANT.all]
+    assert kinds[-1] == "Secret"
+    assert [one["kind"] for one in replace(GRANT, lasting=False).all] == kinds[:-1]
 
 
 SERVER = ("--server", "https://hub.example.com")
