@@ -32,6 +32,17 @@ def test_that_the_operator_is_down_is_the_first_line():
     assert document(known, datetime.now(UTC))["outdated"] == ["The operator is down."]
 
 
+def test_the_certificate_that_ends_first_is_in_the_head():
+    def ends(day):
+        when = f"2020-02-{day}T00:00:00Z"
+        return rule(f"r{day}", certificates=[{"source": "infra/tls", "key": "a", "notAfter": when}])
+
+    head = shown(ends("02"), ends("01"), width=120)[1]
+    said = "First certificate to expire: in infra/tls, key a expired 2020-02-01T00:00:00Z ("
+    assert head.startswith(said)
+    assert not any("certificate" in line for line in shown(rule("a")))
+
+
 def test_what_is_suspended_is_counted_apart_where_there_is_any():
     text = "suspended; before: PartialFailure: quota"
     lines = shown(rule("a", "False", "Suspended", message=text), rule("b"), width=120)

@@ -175,6 +175,14 @@ def test_bundles_are_sorted_by_version_as_numbers_and_by_the_time_of_their_deplo
     assert names(list_rows(given, Query(sort="deployed")).rows) == ["b", "a", "c"]
 
 
+def test_a_page_beyond_the_last_is_the_last():
+    given = rules(*(rule(f"r{number:03}") for number in range(120)))
+    last = list_rows(given, Query(page=99))
+    assert (last.pages, last.query.page) == (3, 3)
+    assert names(last.rows) == [f"r{number:03}" for number in range(100, 120)]
+    assert list_rows([], Query(page=3)).query.page == 1
+
+
 @given(
     st.dictionaries(
         st.text(max_size=12) | st.sampled_from(["q", "state", "namespace", "kind", "sort", "page"]),
