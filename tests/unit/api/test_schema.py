@@ -228,7 +228,7 @@ def test_what_is_shown_is_written_although_it_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "patch"),
     [
-        ({"a": 1}, {"a": 1}, {}),
+        ({"a": {"b": 1}, "c": 2}, {"a": {"b": 1}, "c": 2}, {}),
         ({"a": 1}, {}, {"a": None}),
         ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, {"a": {"c": 3}}),
         ({"a": {"b": 1}}, {"a": {}}, {"a": {"b": None}}),

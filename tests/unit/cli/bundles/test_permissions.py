@@ -56,6 +56,9 @@ def says(body: dict[str, Any]) -> list[str]:
 
 
 def test_why_names_each_permission_and_the_commands() -> None:
+    lines = says(bundle({**PLAN, "missingPermissions": 3, "unreviewed": 1}))
+    assert "  and 1 more permission that the status doesn't list." in lines
+    assert "  What 1 more kind needs isn't reviewed." in lines
     assert says(bundle()) == [
         "The service account apps/werf lacked permissions 5m ago; it cannot",
         "  create, patch deployments.apps in live",

@@ -137,6 +137,7 @@ def test_it_is_printed_before_anything_else_of_the_plan(capsys, is_preview):
     places = [printed.index(part) for part in parts]
     assert places == sorted(places)
     assert "Contents:      not bound: " in printed
+    assert document(PlanView(found, PlanLog(SECRETS), is_preview))["hiddenSecrets"] == 2
 
 
 FORGED = st.fixed_dictionaries(
@@ -191,13 +192,15 @@ def test_a_diff_cant_move_the_cursor_nor_begin_a_line_as_this_program_does(monke
 
 
 def test_names_are_whole_and_no_markup(monkeypatch, capsys):
-    said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, ""))
+    said = printed(monkeypatch, capsys, PlanLog(OPERATIONS, "", cut=True))
+    cut = "The diff is cut after 1 MiB; all of it: kubectl logs -n apps job/shop-plan-1"
+    assert cut in " ".join(said.split())
     assert "       create     ClusterRole  -          a [red]b !\n" in said
     assert "risky  delete     ConfigMap    elsewhere  xxx" in said
     assert said.count("x") - said.count("xt") >= len(LONG)
     assert max(map(len, said.splitlines())) <= 80
     assert "…" not in said
-    assert "Diff" not in said
+    assert "Diff:" not in said
 
 
 def test_what_is_in_every_plan_is_shown_only_when_asked_for(monkeypatch, capsys):

@@ -25,7 +25,7 @@ from copyrator.cli.core.faults import Fault
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryUnreachable, TagNotFound
 from copyrator.oci.exchange import Repository
-from copyrator.signatures.model import Holds, Judgement, SignatureFailure
+from copyrator.signatures.model import SIGNATURE_FAILURES, Holds, Judgement, SignatureFailure
 
 DIGEST = "sha256:" + "0a" * 32
 OTHER = "sha256:" + "0b" * 32
@@ -103,6 +103,7 @@ def files(tmp_path):
             2,
             "11 entries are given; at most 10 are allowed",
         ),
+        ("--key {0}/seven --key {0}/seven --key {0}/seven", 2, "21 public keys are given"),
     ],
 )
 @pytest.mark.parametrize("command", ["verify r.example.com/app:1", "resolve r.example.com/app 1.*"])
@@ -149,6 +150,9 @@ def test_the_reasons_against_each_signature_are_below_it():
         f"  {DIGEST}:",
         "    b: never",
     ]
+    many = failures[:1] * SIGNATURE_FAILURES
+    *_, last = judged(reason="SignatureInvalid", failed=("x",), failures=many, signatures=50)
+    assert last == f"  (not more than {SIGNATURE_FAILURES} reasons are shown)"
 
 
 class Registry:

@@ -198,6 +198,13 @@ def test_what_is_no_manifest_is_said_in_one_line(text, said):
     assert "Traceback" not in result.output
 
 
+def test_json_names_file_line_and_field():
+    result = validate(GOOD + "  limit: 0\n", "-o", "json")
+    assert '"line": 9' in result.output
+    assert '"field": "spec.limit"' in result.output
+    assert result.exit_code == 1
+
+
 def test_other_kinds_are_passed_over():
     result = validate("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: 7\n")
     assert (result.exit_code, result.output) == (

@@ -118,6 +118,9 @@ def test_without_a_source_nothing_is_said_of_copies():
     assert list(explain_rule(RuleView(body, LATER))) == [said]
     body["status"]["copies"] = {"desired": 1, "ready": 1}
     assert any(line.startswith("Copies:") for line in explain_rule(RuleView(body, LATER)))
+    unseen = RuleView({**rule("creds"), "status": {}}, LATER)
+    (line,) = explain_rule(unseen)
+    assert line.startswith("The rule infra/creds is not reconciled yet")
 
 
 def test_what_holds_a_rule_up_and_the_certificates_in_its_copies_are_named():
