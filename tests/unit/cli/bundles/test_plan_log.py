@@ -21,6 +21,7 @@ from copyrator.cli.bundles.plan_log import (
     agreed_drift,
     ended_pod,
     nonce_of,
+    release_namespace,
     remove_no_errors,
 )
 from copyrator.cli.view.bundle import BundleView
@@ -149,6 +150,12 @@ def test_a_namespace_that_werf_will_create_is_shown_too():
     found = agreed(PLAN, counted, "apps")
     assert found == effects(PLAN, "apps")
     assert operation("create ::Namespace:apps") in found
+
+
+@pytest.mark.parametrize(("repo", "namespace"), [("shop", "prod"), (1, "apps")])
+def test_the_release_of_an_invalid_spec_is_looked_for_beside_its_bundle(repo, namespace):
+    spec = {"registry": "r.example.com", "repo": repo, "project_namespace": "prod"}
+    assert release_namespace({**BUNDLE, "spec": spec}) == namespace
 
 
 def shown(risky, number, **log):
