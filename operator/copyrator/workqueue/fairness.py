@@ -25,7 +25,8 @@ SLICE_SECONDS: Final = 0.01
 class TimeSlice:
     """Yields to other tasks after `seconds` of processor time since the last pause.
 
-    One for each task. Between two calls of `pause` a task must not wait long for anything else.
+    One for each task, which must not wait long for anything else between two calls of `pause`; or
+    one for tasks that wait in turn: they yield once for their time together.
     """
 
     __slots__ = ("_clock", "_earliest", "_seconds", "_until")

@@ -25,6 +25,7 @@ from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
 from copyrator.copies.timing import CopyTiming
+from localcluster.signing import self_signed
 
 STEPS = ["1", "50%", "100%"]
 PAUSE = 600
@@ -421,19 +422,33 @@ async def test_a_template_rolls_out_its_edits_and_follows_labels_of_namespaces_a
         assert stage.value("t5") == "blue"
 
 
+def ca(name: str) -> str:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    return self_signed(name, begins=moment, ends=moment)
+
+
 @pytest.mark.parametrize("name", ["x", "x-{{ namespace.name }}"])
-async def test_a_template_of_sources_rolls_out_their_changes(cluster, name):
-    stage = Stage(cluster)
+@pytest.mark.parametrize("of", ["an object", "the public CAs"])
+async def test_a_template_of_sources_rolls_out_their_changes(cluster, name, of, tmp_path):
+    """Other public CAs come with a start of the operator."""
+    file = tmp_path / "cas.crt"
+    stage = Stage(cluster, default_cas_file=file)
     for number in range(TARGETS):
         cluster.namespace(f"t{number}")
-    stage.change("old", "source")
+    if public := of == "the public CAs":
+        old, new = ca("old"), ca("new")
+        file.write_text(old)
+    else:
+        old, new = "old", "new"
+        stage.change(old, "source")
+    source = {"defaultCAs": True} if public else {"kind": "ConfigMap", "name": "source"}
     rule = {
-        "sources": [{"as": "one", "kind": "ConfigMap", "name": "source"}],
+        "sources": [{"as": "one", **source}],
         "template": {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": name},
-            "data": {"a": "{{ sources.one.data.a }}"},
+            "data": {"a": f"{{{{ sources.one{' | pem_bundle' if public else '.data.a'} }}}}"},
         },
         "rollout": spec()["rollout"],
         "targets": {"namespaces": ["t*"]},
@@ -450,16 +465,20 @@ async def test_a_template_of_sources_rolls_out_their_changes(cluster, name):
     await stage.start()
     make_rule(cluster, "r", rule)
     await until(lambda: reason(cluster, "r") == "Synced", "synced")
-    assert values() == ["old"] * TARGETS
-    stage.change("new", "source")
-    await until(lambda: values() == ["new", *["old"] * 5] and "nextAt" in stage.rollout, "one")
+    assert values() == [old] * TARGETS
+    if public:
+        file.write_text(new)
+        await stage.restart()
+    else:
+        stage.change(new, "source")
+    await until(lambda: values() == [new, *[old] * 5] and "nextAt" in stage.rollout, "one")
     await stage.restart()
     await stage.settled()
-    assert values() == ["new", *["old"] * 5]
+    assert values() == [new, *[old] * 5]
     stage.wait()
-    await until(lambda: values() == ["new"] * 3 + ["old"] * 3 and "nextAt" in stage.rollout, "half")
+    await until(lambda: values() == [new] * 3 + [old] * 3 and "nextAt" in stage.rollout, "half")
     stage.wait()
-    await until(lambda: values() == ["new"] * 6 and reason(cluster, "r") == "Synced", "all")
+    await until(lambda: values() == [new] * 6 and reason(cluster, "r") == "Synced", "all")
     await stage.stop()
 
 

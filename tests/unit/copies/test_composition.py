@@ -30,8 +30,9 @@ class Watch:
 def part(alias, watch, name=None, resource=SECRETS, *, optional=False):
     selector = None if name else LabelSelector.from_labels({"a": "b"})
     entry = ComposedSource(
-        *(resource.kind, "v1", "infra"),
+        *("v1", "infra"),
         alias=alias,
+        kind=resource.kind,
         name=name,
         selector=selector,
         optional=optional,

@@ -11,8 +11,10 @@ from tests.unit.copies.test_template_prices import Bill
 
 from copyrator.copies.template import filters
 from copyrator.copies.template.scope import (
+    Binary,
     Findings,
     Meter,
+    PublicCAs,
     Scope,
     SourceText,
     TemplateError,
@@ -233,6 +235,7 @@ def test_without_sources_texts_are_merged_as_well():
 
 DOCKER = '{"auths":{"a":{"auth":"1"},"b":{}}}'
 PEM = certificate("a")
+PUBLIC = PublicCAs(filters.read_certificates(Meter(), PEM, ""))
 DER = len(base64.b64decode("".join(PEM.splitlines()[1:-1])))
 
 
@@ -244,7 +247,8 @@ def of(kind: str, **data: str) -> Any:
     ("name", "value", "key", "entries"),
     [
         ("b64decode", "eHg=", None, [8]),
-        ("b64encode", "xx", None, [4]),
+        ("b64encode", "xxxxxx", None, [2]),
+        ("b64encode", Binary(b"x" * 64), None, [21]),
         ("from_json", '{"a":1}', None, [(10, 42), "weigh 8"]),
         ("to_json", {"a": [1, "x"]}, None, ["weigh 17", (10, 102), *[(1, 0)] * 4]),
         ("merge_dockerconfig", DOCKER, None, [(1, 0), (10, 105), (40, 0), "weigh 18"]),
@@ -254,18 +258,21 @@ def of(kind: str, **data: str) -> Any:
             None,
             [(1, 0), (10, 96), (10, 105), (40, 0), "weigh 18"],
         ),
-        ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER]),
+        ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), DER // 3]),
+        ("jks", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), (20, 0)]),
+        ("pkcs12", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), (40, 0)]),
+        ("pem_bundle", PUBLIC, None, [(1, 0), (1, 0), DER // 3]),
         (
             "pem_bundle",
             of("ConfigMap", x=PEM, y=""),
             "x",
-            [(1, 0), (1, 0), (10, 4 * len(PEM)), (40, 0), 2 * DER],
+            [(1, 0), (1, 0), (10, 4 * len(PEM)), (40, 0), DER // 3],
         ),
         (
             "pem_bundle",
             of("ConfigMap", x=PEM, y=""),
             "*",
-            [(1, 0), (2, 0), (10, 4 * len(PEM)), (40, 0), (10, 0), 2 * DER],
+            [(1, 0), (2, 0), (10, 4 * len(PEM)), (40, 0), (10, 0), DER // 3],
         ),
         (
             "pem_bundle",
@@ -273,7 +280,7 @@ def of(kind: str, **data: str) -> Any:
             "x",
             [
                 *((1, 0), (1, 0), (10, 2 * len(base64.b64encode(PEM.encode())))),
-                *((10, 4 * len(PEM)), (40, 0), 2 * DER),
+                *((10, 4 * len(PEM)), (40, 0), DER // 3),
             ],
         ),
     ],

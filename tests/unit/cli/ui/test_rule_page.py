@@ -119,6 +119,20 @@ def test_what_a_selector_found_is_named_where_the_copies_tell_it() -> None:
     ]
 
 
+def test_a_source_of_a_template_by_labels_has_them_on_a_line_of_their_own() -> None:
+    entry = {"as": "private", "kind": "Secret", "namespace": "infra", "optional": True}
+    body = rule("r")
+    template = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {}}
+    sources = [entry | {"selector": {"matchLabels": {"registry": "yes"}}}]
+    sources.append({"as": "public", "defaultCAs": True})
+    body["spec"] = {"template": template, "sources": sources, "targets": EVERYWHERE}
+    assert texts_of(page_of(body))[:3] == [
+        ["public: the public CAs"],
+        ["private: Secret", "with registry=yes", "in infra, optional"],
+        ["Rule r", "renders Secret"],
+    ]
+
+
 def test_a_rule_without_copies_says_so() -> None:
     assert texts_of(page_of(rule("r")))[-1] == ["No copies"]
 
