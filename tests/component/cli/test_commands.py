@@ -113,3 +113,8 @@ async def imports_of(command: str, kubeconfig: Path) -> list[str]:
     assert process.returncode == 0, imported.decode()[-2000:]
     assert printed
     return [line.rpartition("|")[2].strip() for line in imported.decode().splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "kubectl"])
+def test_there_is_a_completion_for_every_shell(shell):
+    assert "_COPYRATOR_COMPLETE" in invoke("completion", shell).output

@@ -56,6 +56,7 @@ def pod(reason: str, message: str = "", /, **last: Any) -> dict[str, Any]:
 
 UNSCHEDULABLE = pod("ContainerCreating")
 UNSCHEDULABLE["status"] = {
+    "containerStatuses": [{"state": {"running": {}}}],
     "conditions": [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
     ]
