@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any, Self
 
 import pytest
 from tests.replacing import replace
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, HistoryEntry, Outcome
 from copyrator.api.schema import Packed
+from copyrator.bundles.engine.bundle import read_entry
 from copyrator.bundles.features.rollback.fields import PinStatus
+from copyrator.bundles.features.rollback.pin import take_pin
+from copyrator.bundles.fields import BundleDefaults
 from copyrator.cli.bundles.rollback import (
+    _announce,
     _skip,
+    _unpin,
     _unskip,
     choose_target,
     describe_skip,
     is_busy,
     is_decided,
 )
+from copyrator.cli.core import waiting
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import ObjectOptions
 from copyrator.kube.errors import ConflictError
@@ -168,7 +176,7 @@ def test_a_rollback_is_waited_for_while_it_goes_on(
 
 
 class Server:
-    """An API server with one Bundle."""
+    """An API server with one Bundle, whose pin an operator takes at each read."""
 
     def __init__(self, found: Any) -> None:
         self.body = found
@@ -183,6 +191,7 @@ class Server:
         yield self
 
     async def get(self, *_: Any) -> Any:
+        self.operate()
         return self.body
 
     async def patch(
@@ -197,6 +206,12 @@ class Server:
         for key in [key for key, value in annotations.items() if value is None]:
             del annotations[key]
         return deepcopy(self.body)
+
+    def operate(self) -> None:
+        entry = read_entry(self.body, BundleDefaults())
+        assert isinstance(entry.spec, BundleSpec)
+        found = take_pin(entry.annotations, entry.spec, entry.status, datetime.now(UTC))
+        self.body = {**self.body, "status": found.to_dict()}
 
     def options(self) -> ObjectOptions:
         target: Any = self
@@ -215,8 +230,7 @@ def test_a_deploy_that_goes_on_although_it_is_skipped_is_named() -> None:
 
 async def test_what_is_pinned_is_not_skipped() -> None:
     past = [one.to_dict() for one in status(*THREE).past]
-    taken = {"version": "1", "digest": A, "requested": f"1@{A}"}
-    server: Any = Server(body(READY, history=past, deployed={"digest": B}, pin=taken))
+    server: Any = Server(body(READY, history=past, deployed={"digest": B}))
     pin = {"operator.werf.dev/pin": f"1@{A}"}
     await server.patch(None, "", "", {"metadata": {"annotations": pin}})
     with pytest.raises(Fault, match=f"is pinned to {A} .* nothing was changed.*unpin bundle"):
@@ -322,3 +336,53 @@ async def test_a_tag_has_the_newest_digest_that_the_operator_has_seen(
 
 
 # --- unpin ----------------------------------------------------------------------------------------
+
+
+async def test_a_version_that_the_operator_hasnt_seen_isnt_skipped() -> None:
+    server: Any = skipping(A)
+    with pytest.raises(Fault, match=r"hasn't seen a version 9.*: copyrator resolve "):
+        await _skip(server.options(), "9")
+    assert skipped(server) == [A]
+
+
+def test_a_rollback_says_from_what_also_where_that_has_failed_or_runs_already() -> None:
+    found = status(("-3", C), ("2", B), ("1", A))
+    found = replace(found, attempted=replace(found.attempted, version="3"))
+    about = body(READY, **found.to_dict())
+    left = f"Rolling back bundle team/shop from 3 ({C[:19]}) to 2 ({B[:19]})"
+    assert _announce(about, found, choose_target(found, HERE, None)).startswith(left)
+    found = status(*THREE)
+    runs = f"Pinning bundle team/shop to what runs, 3 ({C[:19]})."
+    assert _announce(about, found, choose_target(found, HERE, "3")) == runs
+
+
+async def unpins(server: Server, seconds: float = 5.0) -> str:
+    _, done = await _unpin(replace(server.options(), timeout=seconds))
+    return done.removeprefix("bundle team/shop ")
+
+
+async def test_unpin_ends_a_pin_and_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    server = Server(body(READY, history=[one.to_dict() for one in status(*THREE).past]))
+    assert await unpins(server) == "isn't pinned."
+    assert "annotations" not in server.body["metadata"], "nothing is written"
+
+    async def annotates(value: str) -> None:
+        await server.patch(None, "", "", {"metadata": {"annotations": {PIN: value}}})
+
+    await annotates(f"9@{A}")
+    server.operate()
+    assert server.body["status"]["pin"]["refused"]
+    refused = "isn't pinned; the value that was refused is replaced by none."
+    assert await unpins(server) == refused
+    assert server.body["status"]["pin"] == {"requested": "none"}
+    for value in (f"1@{A}", f"9@{A}"):  # the pin in force, and one that is refused
+        await annotates(value)
+        server.operate()
+    assert (await unpins(server)).startswith(
+        f"isn't pinned to 1 ({A[:19]}) any more. What its spec"
+    )
+    assert server.body["metadata"]["annotations"] == {PIN: "none"}
+    await annotates(f"2@{B}")  # not seen yet
+    server.operate = lambda: None  # type: ignore[method-assign]
+    assert (await unpins(server, 0.0)).startswith(f"isn't pinned to 2@{B} any more.")
