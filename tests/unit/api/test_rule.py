@@ -167,7 +167,7 @@ def test_every_field_of_the_good_form_is_read() -> None:
 TEMPLATE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "RoleBinding",
-    "metadata": {"name": "ad-kubernetes-{{ namespace.name }}"},
+    "metadata": {"name": "ad-kubernetes-{{ namespace.name }}", "labels": {"empty": ""}},
 }
 
 

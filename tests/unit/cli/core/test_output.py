@@ -9,6 +9,7 @@ from tests.builders.bundles import known
 
 from copyrator.api.text import MOST, Detail, printable, said
 from copyrator.cli.core.output import Column, Table, paint_diff, prose, reference
+from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, bundle_columns
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -148,6 +149,17 @@ def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_shor
     assert rest.split() == ["Failing", "RegistryUnreachable", "1.10.0"]
     assert rest.index("Failing") == heads.index("STATUS")
     assert " ".join(line.strip() for line in message) == FAILING["message"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_rule_of_a_copy_with_long_names_is_whole(capsys):
+    owner, name, namespace = "s" * 30 + "/" + "r" * 40, "n" * 40, "s" * 30
+    metadata = {"name": name, "namespace": namespace}
+    metadata |= {"annotations": {"copyrator.flant.com/rule": owner}}
+    Table(rows.copy_columns(NOW)).print([{"kind": "ConfigMap", "metadata": metadata}])
+    _, *lines = printed(capsys)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == f"{namespace} ConfigMap {name} - {owner}"
 
 
 def test_what_moves_a_cursor_or_reorders_text_is_shown_as_an_escape():

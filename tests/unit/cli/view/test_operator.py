@@ -59,7 +59,7 @@ UNSCHEDULABLE["status"] = {
     "containerStatuses": [{"state": {"running": {}}}],
     "conditions": [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
-    ]
+    ],
 }
 
 
