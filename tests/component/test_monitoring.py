@@ -157,9 +157,3 @@ def shown(good: Story) -> dict[str, Answer]:
 def test_a_panel_shows_something(shown: dict[str, Answer], panel: str) -> None:
     assert shown[panel].error == ""
     assert shown[panel].longest() > 0
-
-
-def test_a_query_that_asks_for_nothing_or_nonsense_is_seen(good: Story) -> None:
-    answers = evaluate(good, {"none": "copyrator_no_such", "nonsense": "sum by ("})
-    assert answers["none"].longest() == 0
-    assert "parse error" in answers["nonsense"].error

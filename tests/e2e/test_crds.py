@@ -12,7 +12,6 @@ import yaml
 from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.documents import commands
 from tests.e2e.installation import apply, collection_of, delete_crds, object_path, serves
-from tests.long import long_form
 from tests.spec_table import Case, check_golden, read_cases
 from tests.targets import EVERYWHERE
 
@@ -315,15 +314,6 @@ def test_kubectl_explains_every_field(cluster: Cluster, crds: Api, name: str) ->
         assert path.rpartition(".")[2] in explained
 
 
-def test_kubectl_explains_in_words(cluster: Cluster, crds: Api) -> None:
-    said = " ".join(cluster.kubectl("explain", "copyr.spec.onConflict").split())
-    assert "it counts as ready, else it is a Conflict" in said
-    said = " ".join(cluster.kubectl("explain", "bndl.spec.version").split())
-    assert "a wildcard such as 1.2.*" in said
-    said = " ".join(cluster.kubectl("explain", "copyrators.selector").split())
-    assert "labels that a source must have, all of them" in said
-
-
 def test_short_names_and_the_category_reach_both_kinds(
     cluster: Cluster, crds: Api, namespace: Any
 ) -> None:
@@ -523,22 +513,3 @@ def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Clust
         api.patch(path, {"metadata": {"finalizers": []}})
         with pytest.raises(ApiStatusError, match="404"):
             api.get(path)
-
-
-@long_form(
-    "tests/e2e/test_operator_process.py::test_a_crd_of_an_older_operator_is_named_as_the_reason"
-)
-def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluster) -> None:
-    api = alone.api()
-    delete_crds(api, RULES)
-    api.create(CRD_API, permissive(OLD, "CopyratorRule"))
-    wait_for(api, OLD, Established="True")
-    apply(api, [yaml.safe_load((CRDS / f"{RULES}.yaml").read_text())])
-    wait_for(api, RULES, NamesAccepted="False", Established="False")
-    conditions = api.get(f"{CRD_API}/{RULES}")["status"]["conditions"]
-    said = {item["type"]: item for item in conditions}
-    assert "already in use" in said["NamesAccepted"]["message"]
-
-    delete_crds(api, OLD)
-
-    wait_for(api, RULES, NamesAccepted="True", Established="True")
