@@ -266,11 +266,11 @@ GARBAGE: dict[str, dict[str, Any]] = {
 }
 
 
-def refused(api: Api, name: str) -> bool:
+def refused(api: Api) -> bool:
     """Whether a pod's dry run of a ConfigMap is refused by the guard."""
     path = f"/api/v1/namespaces/{PLACE}/configmaps"
     try:
-        api.request("POST", path, config(name, PLACE), parameters={"dryRun": "All"})
+        api.request("POST", path, config("guard-probe", PLACE), parameters={"dryRun": "All"})
     except ApiStatusError as error:
         return f"'{POLICY}'" in str(error)
     return False
@@ -283,11 +283,10 @@ def test_install_with_lists_there(
     api = disposable.api()
     api.create(LISTS, a_list())
     disposable.helm("install", *RELEASE, *QUIET)
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
-    writers.each_writes(5)
+    until(lambda: refused(job), "the guard is in force")
     for number in range(20):
         operator.create(LISTS, a_list(f"other-deploy-{number}", 100))
-    writers.each_writes(5)
+    writers.each_writes()
     for number in range(20):
         operator.delete(f"{LISTS}/other-deploy-{number}")
 
@@ -295,8 +294,8 @@ def test_install_with_lists_there(
 def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api) -> None:
     for kind, garbage in GARBAGE.items():
         operator.create(LISTS, a_list(f"broken-{kind}") | garbage)
-    writers.each_writes(5)
-    assert refused(job, "guard-probe")
+    writers.each_writes()
+    assert refused(job)
     for kind in GARBAGE:
         operator.delete(f"{LISTS}/broken-{kind}")
 
@@ -313,66 +312,61 @@ def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api) -> No
 def test_upgrades(disposable: Cluster, writers: Writers, job: Api, more: tuple[str, str]) -> None:
     disposable.helm("upgrade", *RELEASE, *QUIET, *more)
     writers.each_writes()
-    assert refused(job, "guard-probe"), "switched off, too, it holds until its list is gone"
+    assert refused(job), "switched off, too, it holds until its list is gone"
 
 
 def test_rollback(disposable: Cluster, writers: Writers, job: Api, operator: Api) -> None:
     def go_back(revision: str) -> None:
         disposable.helm("rollback", "copyrator", revision, "--namespace", HOME)
-        writers.each_writes(5)
-        assert refused(job, "guard-probe")
+        writers.each_writes()
+        assert refused(job)
 
     go_back("2")  # without the guard
     with pytest.raises(CommandFailedError, match="no ValidatingAdmissionPolicy with the name"):
         go_back("1")  # Helm's: docs/operations.md
     disposable.helm("upgrade", *RELEASE, *QUIET)
     go_back("1")
-    operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "a list that is deleted now isn't in force")
-    operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "a list that is made now is in force")
-
-
-def test_restart_of_the_api_server(disposable: Cluster, writers: Writers, job: Api) -> None:
-    disposable.restart("kube-apiserver")
-    until(lambda: refused(job, "guard-probe"), "the guard is in force again")
-    writers.each_writes(3)
-    writers.forget_failures()
-    writers.each_writes(5)
 
 
 def test_lists_that_are_gone(operator: Api, job: Api, writers: Writers) -> None:
     """Also behind everybody's back, and while the operator is down."""
     operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "the guard is gone with its list")
-    writers.each_writes(5)
+    until(lambda: not refused(job), "a list that is deleted isn't in force")
+    writers.each_writes()
     operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
+    until(lambda: refused(job), "a list that is made now is in force")
+
+
+def test_restart_of_the_api_server(disposable: Cluster, writers: Writers, job: Api) -> None:
+    disposable.restart("kube-apiserver")
+    until(lambda: refused(job), "the guard is in force again")
+    writers.each_writes()
+    writers.forget_failures()
 
 
 def test_uninstall_and_install(
     disposable: Cluster, writers: Writers, job: Api, operator: Api
 ) -> None:
     disposable.helm("uninstall", "copyrator", "--namespace", HOME, "--no-hooks")
-    writers.each_writes(5)
-    assert refused(job, "guard-probe"), "a Job that runs keeps its guard"
+    writers.each_writes()
+    assert refused(job), "a Job that runs keeps its guard"
     disposable.helm("install", *RELEASE, *QUIET)
-    writers.each_writes(5)
-    assert refused(job, "guard-probe")
+    writers.each_writes()
+    assert refused(job)
     operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "its parameters aren't frozen")
+    until(lambda: not refused(job), "its parameters aren't frozen")
 
 
 def test_the_namespace_goes_with_its_lists(
     disposable: Cluster, writers: Writers, operator: Api, job: Api
 ) -> None:
     operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
+    until(lambda: refused(job), "the guard is in force")
     api = disposable.api()
     api.delete(f"/api/v1/namespaces/{HOME}")
     until(lambda: is_gone(api, f"/api/v1/namespaces/{HOME}"), "the namespace is gone")
-    writers.each_writes(5)
-    assert not refused(job, "guard-probe")
+    writers.each_writes()
+    assert not refused(job)
 
 
 def test_no_audit_line_has_a_refusal_of_others(disposable: Cluster, writers: Writers) -> None:
