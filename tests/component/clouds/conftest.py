@@ -1,14 +1,19 @@
 """Clouds' servers for code that runs in this process."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.clouds.guards import OwnTokens
 from tests.clouds.stage import Stage
+from tests.component.oci.fake_registry import LOOPBACK
 from tests.e2e import referrers_registry
 
+from copyrator.clouds.calls import Calls
+from copyrator.metrics import Metrics
+from copyrator.oci.transport import RegistryTransport
 from localcluster.build import Programs
 
 
@@ -45,3 +50,10 @@ def cloud_stage(
 def account_tokens() -> OwnTokens:
     """Issues and verifies service accounts' tokens."""
     return OwnTokens()
+
+
+@pytest.fixture
+async def calls(cloud_stage: Stage) -> AsyncIterator[Calls]:
+    transport = RegistryTransport(metrics=Metrics(), timeout=60.0, allowed=LOOPBACK)
+    yield Calls(transport, lambda: datetime.now(UTC))
+    await transport.close()
