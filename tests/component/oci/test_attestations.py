@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import web
 from tests.component.kube.fake_api import hang
-from tests.component.oci.fake_registry import answering, registry_client
+from tests.component.oci.fake_registry import answering
 from tests.component.oci.signed_registry import SignedRegistry
 from tests.signature_layout import (
     BUNDLE_TYPE,
-    EMPTY_TYPE,
     IMAGE_TYPE,
     SIGN,
     bundle_of_chart,
@@ -25,7 +23,7 @@ from tests.signature_layout import (
 
 from copyrator.oci import signatures
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AuthenticationFailed, RegistryError
+from copyrator.oci.errors import RegistryError
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import (
     ATTESTATION_BYTES,
@@ -105,30 +103,6 @@ async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(
 
     assert [one.blob for one in await find(either, finder)] == [b"attested"]
     assert await count_others(either, finder) == 61, "attestations, and no signatures"
-
-
-async def test_attestations_are_no_signatures(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    for i in range(60):
-        attest(either, b"%d" % i)
-    either.sign(b"a bundle")
-
-    found = await finder.find(either.repository, either.digest, None)
-
-    assert [one.blob for one in found.signatures] == [b"a bundle"]
-
-
-async def test_an_entry_without_annotations_is_looked_into(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    """As go-containerregistry lists what cosign pushes."""
-    manifest = sigstore_bundle(
-        either.bundle, either.store(b"attested"), predicate=DEPLOYED_PREDICATE
-    )
-    either.attach(manifest, annotations=None, artifactType=EMPTY_TYPE)
-
-    assert [one.blob for one in await find(either, finder)] == [b"attested"]
 
 
 async def test_the_list_and_the_tag_of_one_digest_are_read_together(
@@ -341,59 +315,6 @@ async def test_what_is_listed_without_its_type_may_be_no_attestation(
 
     assert [one.blob for one in await find(either, finder)] == [b"attested"]
     assert await count_others(either, finder) == 0
-
-
-async def test_an_entry_whose_digest_is_not_sha256_is_anothers(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    """The operator pushes manifests with sha256 only."""
-    attest(either)
-    either.entries.append({"digest": "sha512:00", "artifactType": BUNDLE_TYPE})
-
-    assert len(await find(either, finder)) == 1
-
-
-@pytest.mark.parametrize(("where", "status"), [("manifests/sha256:", 503), ("blobs", 403)])
-async def test_what_cannot_be_read_is_named_with_the_reason(
-    signed: SignedRegistry, finder: SignatureFinder, where: str, status: int
-) -> None:
-    digest = attest(signed)
-    signed.fault, signed.fault_at = answering(status), f"/{where}"
-
-    with pytest.raises(RegistryError, match=f"the attestation {digest} can't be read: .*{status}"):
-        await find(signed, finder)
-
-
-@pytest.mark.parametrize("where", ["referrers", "manifests/sha256-", "manifests/sha256:", "blobs"])
-async def test_a_token_that_is_answered_403_is_renewed_once(
-    either: SignedRegistry, where: str
-) -> None:
-    """A permission that was given after the token was made is in the next token."""
-    attest(either)
-    either.auth = "bearer"
-    client = registry_client()
-    assert len(await find(either, SignatureFinder(client))) == 1
-    old = set(either.tokens)
-
-    async def forbidding(request: web.Request) -> web.StreamResponse:
-        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if sent in old:
-            return web.Response(status=403)
-        return either._refusal(request) or await either.respond(request)
-
-    either.fault, either.fault_at = forbidding, f"/{where}"
-    before = either.count("GET", "/token")
-    assert len(await find(either, SignatureFinder(client))) == 1
-    assert either.count("GET", "/token") - before == 1
-
-    either.fault, before = answering(403), either.count("GET", "/token")
-    if where in ("referrers", "manifests/sha256-"):
-        await find(either, SignatureFinder(client))
-    else:
-        with pytest.raises(AuthenticationFailed, match="the attestation sha256:"):
-            await find(either, SignatureFinder(client))
-    assert either.count("GET", "/token") - before <= 1, "a lasting refusal isn't asked about again"
-    await client.close()
 
 
 async def test_what_is_kept_is_bounded(

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.authority import Authority
-from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.bundle_spec import CA_BYTES
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
-from copyrator.oci.exchange import Repository, TlsVerification
-from copyrator.oci.transport import CA_CONTEXTS, SslContextCache
+from copyrator.oci.exchange import TlsVerification
+from copyrator.oci.transport import SslContextCache
 
 
 @pytest.fixture(scope="module")
@@ -49,34 +47,9 @@ async def test_without_a_ca_the_systems_are_trusted() -> None:
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-async def test_plain_http_loads_none(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(ssl, "create_default_context")
-    digest = registry.put("app", "1.0.0", "one")
-    assert (
-        await client.digest(Repository(registry.host, "app", plain_http=True), "1.0.0", None)
-        == digest
-    )
-
-
-async def test_few_are_kept(authorities: list[bytes]) -> None:
-    contexts = SslContextCache()
-    for i in range(CA_CONTEXTS + 5):
-        await contexts.of(TlsVerification(ca=authorities[0] + b"\n" * i))
-
-    assert len(contexts._ready) == CA_CONTEXTS
-
-
 @pytest.mark.parametrize(
     "broken", [b"x", b"\xff", b"-----END CERTIFICATE-----", b" " * CA_BYTES + b"x"]
 )
 async def test_what_is_no_certificate_is_said(broken: bytes) -> None:
     with pytest.raises(TLSFailed, match=r"caSecret: the key ca\.crt"):
         await SslContextCache().of(TlsVerification(ca=broken))
-
-
-async def test_one_broken_certificate_among_others_is_said(authorities: list[bytes]) -> None:
-    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    with pytest.raises(TLSFailed):
-        await SslContextCache().of(TlsVerification(ca=b"".join([*authorities, broken])))

@@ -169,14 +169,6 @@ async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: Regis
         await client.digest(repository(registry), "9.9.9", None)
 
 
-async def test_an_unknown_digest_is_not_called_a_tag(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    asked = digest_of(b"nothing")
-    with pytest.raises(TagNotFound, match=f"team/app has no digest {asked}"):
-        await client.digest(repository(registry), asked, None)
-
-
 async def test_basic_credentials_are_sent_when_asked_for(
     registry: FakeRegistry, client: RegistryClient
 ) -> None:
@@ -386,19 +378,6 @@ async def test_a_cached_token_that_is_forbidden_is_renewed_once(registry: FakeRe
     await client.close()
 
 
-async def test_basic_credentials_that_are_forbidden_are_not_repeated(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "s3cret"}
-    registry.put("team/app", "1.0.0", "one")
-    await client.digest(repository(registry), "1.0.0", ALICE)
-    registry.fault, before = answering(403), len(registry.asked)
-
-    with pytest.raises(AuthenticationFailed):
-        await client.digest(repository(registry), "1.0.0", ALICE)
-    assert [method for method, _ in registry.asked[before:]] == ["HEAD", "GET"]
-
-
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("credential", [BOB, None])
 async def test_bad_credentials_are_refused_once_and_not_retried(
@@ -413,17 +392,6 @@ async def test_bad_credentials_are_refused_once_and_not_retried(
     assert len(registry.asked) <= 3
     assert "wrong" not in str(failed.value)
     assert "spec.auth" in str(failed.value)
-
-
-async def test_recovers_when_the_password_is_put_right(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
-    digest = registry.put("team/app", "1.0.0", "one")
-    with pytest.raises(AuthenticationFailed):
-        await client.digest(repository(registry), "1.0.0", BOB)
-
-    assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
 
 
 async def test_a_registry_that_wants_no_password_any_more_is_asked_without_one(
@@ -695,15 +663,6 @@ async def test_nothing_else_of_an_error_is_repeated(
     registry.fault = answering(403, body)
 
     assert await refuse(client, registry) == without
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 418, 429, 500, 502, 503])
-async def test_every_status_has_the_registrys_own_message(
-    registry: FakeRegistry, client: RegistryClient, status: int
-) -> None:
-    registry.fault = of_get(answering(status, errors()))
-
-    assert "(DENIED: no pull of team/app)" in await refuse(client, registry)
 
 
 def of_get(fault: Handler) -> Handler:

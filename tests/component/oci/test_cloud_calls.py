@@ -31,14 +31,6 @@ async def test_a_function_runs_beside_the_event_loop() -> None:
     assert found == "in aws login"
 
 
-async def test_its_error_is_the_callers() -> None:
-    def fail() -> NoReturn:
-        raise IdentityMissing("no")
-
-    with pytest.raises(IdentityMissing, match="no"):
-        await new_calls().run(Provider.GCP, fail)
-
-
 async def test_a_library_that_is_missing_is_named_with_the_remedy() -> None:
     def fail() -> NoReturn:
         raise ModuleNotFoundError("botocore")
@@ -85,22 +77,6 @@ async def test_no_more_than_a_number_run_at_a_time() -> None:
 
     await asyncio.gather(*(one(number) for number in range(5 * CLOUD_CALLS)))
     assert most == CLOUD_CALLS
-
-
-async def test_threads_that_cant_be_started_hold_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the limit of processes of the pod."""
-
-    def refuse(_: threading.Thread) -> NoReturn:
-        raise RuntimeError("can't start new thread")
-
-    ours = new_calls()
-    with monkeypatch.context() as patched, working_for("a"):
-        patched.setattr(threading.Thread, "start", refuse)
-        for _ in range(CLOUD_CALLS):
-            with pytest.raises(IdentityUnavailable, match="no thread"):
-                await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60)
-    with working_for("a"):
-        assert await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60) == 1
 
 
 def test_the_end_of_the_process_doesnt_wait_for_one_that_hangs() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -28,7 +27,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound, ServerError
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
-from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
+from copyrator.oci.auth import CloudIdentity, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
@@ -207,22 +206,6 @@ async def test_a_login_ends_with_the_annotations_and_the_account_that_it_was_for
         await logins.login(OTHERS)
 
 
-async def test_other_annotations_after_a_refusal_need_no_five_minutes() -> None:
-    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
-    logins = cloud.logins(client=accounts)
-    await logins.login(OTHERS)
-    await logins.login(OTHERS, again=True)
-    accounts.annotations = {"role": "b"}
-    cloud.now += ERROR_SECONDS - 1
-    reads = accounts.reads
-    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
-    assert (accounts.reads, len(cloud.asked)) == (reads, 2)
-    cloud.now += 1
-    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
-    assert len(cloud.asked) == 3
-    assert accounts.reads - reads <= 2
-
-
 @pytest.mark.parametrize("change", [{"annotations": {"role": "b"}}, {"uid": "2"}])
 @pytest.mark.parametrize("error", [IdentityMissing("none"), IdentityRefused("no")])
 async def test_an_error_ends_with_the_edit_that_mends_it(
@@ -244,28 +227,6 @@ async def test_an_error_ends_with_the_edit_that_mends_it(
     cloud.error = None
     cloud.now += EDIT_SECONDS
     assert (await logins.login(OTHERS)).credential.password == "password-2"
-
-
-async def test_an_account_that_is_created_is_found_at_once() -> None:
-    cloud, accounts = Cloud(), Accounts(None)
-    logins = cloud.logins(client=accounts)
-    with pytest.raises(IdentityMissing, match="doesn't exist"):
-        await logins.login(OTHERS)
-    accounts.annotations = {}
-    cloud.now += EDIT_SECONDS
-    assert (await logins.login(OTHERS)).credential.password == "password-1"
-
-
-@pytest.mark.parametrize("error", [RateLimited("slowly", 30.0), IdentityUnavailable("down")])
-async def test_an_edit_ends_no_pause(error: RegistryError) -> None:
-    cloud, accounts = Cloud(error=error), Accounts({"role": "a"})
-    logins = cloud.logins(client=accounts)
-    for role in "abc":
-        accounts.annotations = {"role": role}
-        with pytest.raises(type(error)):
-            await logins.login(OTHERS)
-        cloud.now += EDIT_SECONDS
-    assert (accounts.reads, len(cloud.asked)) == (1, 1)
 
 
 async def test_a_job_gets_no_login_of_what_its_account_was_before() -> None:
@@ -306,28 +267,6 @@ async def test_a_cloud_that_refuses_the_identity_ends_its_login() -> None:
         await logins.login(SHOP)
 
 
-async def test_throttling_is_a_pause() -> None:
-    cloud = Cloud(error=RateLimited("slowly", 120.0))
-    logins = cloud.logins()
-    for wait in (0.0, 60.0, 59.0):
-        cloud.now += wait
-        with pytest.raises(RateLimited):
-            await logins.login(SHOP)
-    assert len(cloud.asked) == 1
-    cloud.now += 1.0
-    with pytest.raises(RateLimited):
-        await logins.login(SHOP)
-    assert len(cloud.asked) == 2
-
-
-async def test_what_writes_has_a_login_of_its_own() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
-    await logins.login(SHOP, writes=True)
-    assert cloud.asked == [("shop.azurecr.io", False), ("shop.azurecr.io", True)]
-
-
 @pytest.mark.parametrize("life", [-5.0, 0.0, 1e9])
 async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
     cloud = Cloud(life=life)
@@ -349,17 +288,6 @@ async def test_a_step_of_the_clock_ends_no_login_and_lets_none_live_on(step: flo
     cloud.now += LIFE
     found = await logins.login(SHOP, again=True)  # as it has ended, the registry refuses it
     assert found.credential.password == "password-3"
-
-
-@pytest.mark.parametrize("error", [None, IdentityRefused("no")])
-async def test_the_number_of_logins_is_bounded(error: RegistryError | None) -> None:
-    cloud = Cloud(error=error)
-    logins = cloud.logins()
-    for number in range(CLOUD_LOGINS + 50):
-        host = f"r{number}.azurecr.io"
-        with nullcontext() if error is None else pytest.raises(IdentityRefused):
-            await logins.login(CloudIdentity(read_registry(Provider.AZURE, host), "prod"))
-    assert len(logins) == CLOUD_LOGINS
 
 
 async def test_a_namespace_with_many_registries_ends_no_other_ones_login() -> None:
@@ -449,19 +377,6 @@ async def test_what_reads_after_a_push_has_a_login_that_only_reads(registry: Fak
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
-async def test_a_poll_takes_one_login_for_all_repositories(
-    registry: FakeRegistry, auth: str
-) -> None:
-    registry.auth, cloud = auth, Cloud()
-    client = client_of(cloud)
-    for _ in range(3):
-        await client.digest(app(registry), "1.0.0", OURS)
-        await client.digest(app(registry, "team/other"), "1.0.0", OURS)
-    assert len(cloud.asked) == 1
-    await client.close()
-
-
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
 async def test_accounts_of_one_namespace_share_no_token(registry: FakeRegistry, auth: str) -> None:
     registry.auth, cloud, accounts = auth, Cloud(), Accounts({"role": "a"})
     client = registry_client(clock=lambda: cloud.now)
@@ -472,23 +387,6 @@ async def test_accounts_of_one_namespace_share_no_token(registry: FakeRegistry, 
         await client.digest(app(registry), "1.0.0", one)
         with pytest.raises(AuthenticationFailed, match="ServiceAccount prod/other"):
             await client.digest(app(registry), "1.0.0", other)
-    await client.close()
-
-
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
-async def test_a_login_is_renewed_at_two_thirds_of_its_life(
-    registry: FakeRegistry, auth: str
-) -> None:
-    registry.auth, registry.expires_in, cloud = auth, 1e6, Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
-    cloud.now += LIFE * 2 / 3
-    registry.users = {"user": "password-2"}
-    registry.tokens.clear()
-    before = len(registry.asked)
-    await client.digest(app(registry), "1.0.0", OURS)
-    assert len(cloud.asked) == 2
-    assert len(registry.asked) - before == (1 if auth == "basic" else 2)  # none was refused
     await client.close()
 
 
@@ -558,14 +456,3 @@ async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() ->
     assert OURS.fingerprint == Credential("user", "password-1", cloud=SHOP).fingerprint
     other = Credential(cloud=CloudIdentity(SHOP.registry, "prod", "werf"))
     assert other.fingerprint != OURS.fingerprint
-
-
-async def test_a_login_for_a_job_is_the_shared_one(registry: FakeRegistry) -> None:
-    registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
-    found: CloudLogin = await client.login(SHOP)
-    assert found.credential.password == "password-1"
-    assert "password-1" not in repr(found)
-    assert len(cloud.asked) == 1
-    await client.close()

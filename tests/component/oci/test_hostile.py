@@ -21,14 +21,13 @@ from copyrator.metrics import Metrics
 from copyrator.oci import auth
 from copyrator.oci.auth import TOKEN_CHARACTERS, Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError, RegistryUnreachable
+from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Repository
 from copyrator.oci.tags import TAG_LIST_TAGS
 from copyrator.oci.transport import (
     KEEP_ALIVE,
     KEPT_ALIVE,
     KEPT_ALIVE_OTHERS,
-    REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
     HostCache,
 )
@@ -96,17 +95,6 @@ async def test_pages_of_millions_of_tags_are_refused_and_take_no_memory(
     await client.close()
 
 
-async def test_two_long_pages_are_held_and_few_of_their_tags(registry: FakeRegistry) -> None:
-    client = registry_client(60.0)
-    tag = f',"{"a" * 100}"'.encode()
-    registry.fault = streaming(b'{"tags":["a"', tag, 75_000, b"]}")  # 7.7 MB
-
-    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(4)), client=client)
-
-    assert peak < 20 * MB
-    await client.close()
-
-
 async def test_a_long_page_that_is_being_read_delays_no_other_large_answer(
     registry: FakeRegistry, client: RegistryClient
 ) -> None:
@@ -169,20 +157,6 @@ async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     for task in slow:
         task.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
-    await client.close()
-
-
-async def test_a_long_page_waits_for_others_twice_as_long_as_for_its_registry(
-    dripping: list[FakeRegistry],
-) -> None:
-    client = registry_client(1.0)
-    lists = (client.tags(repository(one), None, ignore) for one in dripping)
-    async with asyncio.timeout(30):
-        faults = await asyncio.gather(*lists, return_exceptions=True)
-
-    texts = sorted(str(fault).partition(" ")[2] for fault in faults)
-    assert texts.count("its tag list waits for other long ones; it is requested again later") >= 2
-    assert all(isinstance(fault, RegistryUnreachable) for fault in faults)
     await client.close()
 
 
@@ -338,20 +312,6 @@ async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
     await client.close()
 
 
-def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
-    hosts = HostCache(Metrics())
-    with hosts.use("busy") as busy:
-        busy.blocked_until = time.monotonic() + 3600
-
-    for i in range(3 * REGISTRY_HOSTS // 4):
-        with hosts.use(f"r{i}"):
-            pass
-
-    with hosts.use("busy") as still:
-        assert still is busy
-    assert len(hosts) < 10
-
-
 def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
     hosts = HostCache(Metrics())
     for i in range(REGISTRY_HOSTS + 100):
@@ -359,23 +319,6 @@ def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
             host.blocked_until = time.monotonic() + 3600
 
     assert len(hosts) <= REGISTRY_HOSTS
-
-
-def test_few_hosts_have_metrics_of_their_own() -> None:
-    hosts = HostCache(Metrics())
-
-    def label(host: str, *, named: bool = True) -> str:
-        with hosts.use(host):
-            return hosts.label_of(host, named=named)
-
-    own = {label(f"r{i}.example.com") for i in range(1000)}
-
-    assert len(own) == REGISTRY_HOST_LABELS + 1
-    assert label("r0.example.com", named=False) == "r0.example.com"
-    hosts.drop_series({"r0.example.com"})
-    assert label("r1.example.com", named=False) == "other"
-    assert label("r999.example.com") == "r999.example.com"
-    assert label("r0.example.com", named=False) == "r0.example.com"
 
 
 def test_few_hosts_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:

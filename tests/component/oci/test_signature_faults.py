@@ -37,7 +37,6 @@ from copyrator.oci.errors import (
 from copyrator.oci.signature_manifest import REFERRERS_BYTES
 from copyrator.oci.signatures import (
     REFERRERS_PAGES,
-    SIGNATURE_MANIFEST_BYTES,
     SIGNATURES_BYTES,
     SignatureFinder,
 )
@@ -202,14 +201,6 @@ async def test_a_list_on_another_host_or_an_invalid_one_does_not_hide_signatures
         assert len((await find(signed, client)).signatures) == 1
 
 
-async def test_signatures_that_were_read_count_in_a_pause_after_429(
-    signed: SignedRegistry, client: RegistryClient, stages: dict[str, str]
-) -> None:
-    fail_at(signed, stages, "sig tag", answering(429))
-
-    assert len((await find(signed, client)).signatures) == 1
-
-
 NOTHING_THERE = (400, 401, 403, 404, 405, 406, 409, 410, 412, 414, 415, 416, 418, 422, 451, 501)
 
 
@@ -284,19 +275,6 @@ async def test_signatures_that_were_read_count_when_the_time_is_up(
     assert "reading the signatures of sha256:" in found.skipped[0]
 
 
-async def test_many_slow_answers_end_after_a_time(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    signed.sign()
-    signed.gate = asyncio.Event()
-
-    with pytest.raises(RegistryUnreachable, match="reading the signatures of sha256:"):
-        await SignatureFinder(client, seconds=0.2).find(signed.repository, signed.digest, None)
-    signed.gate.set()
-
-    assert len((await find(signed, client)).signatures) == 1
-
-
 DEEP = '{"x": ' + "[" * 100_000
 BROKEN_LISTS = ["", "{", "[]", "{}", '{"manifests": 1}', '{"manifests": [{}]}', DEEP]
 
@@ -334,19 +312,6 @@ async def test_a_registry_that_has_no_list_of_referrers(
 
     assert len(found.signatures) == 1
     assert len(signed.asked) == 6, "the redirect to a web page isn't followed"
-
-
-async def test_a_list_of_referrers_elsewhere_is_followed(
-    signed: SignedRegistry, registry: FakeRegistry, client: RegistryClient
-) -> None:
-    digest = signed.sign()
-    registry.fault = answering(
-        200, encoded(index(*signed.entries)).decode(), Content_Type=INDEX_TYPE
-    )
-    signed.fault = answering(307, Location=f"http://{registry.host}/other")
-    signed.fault_at = "/referrers/"
-
-    assert [one.digest for one in (await find(signed, client)).signatures] == [digest]
 
 
 async def test_a_list_of_referrers_that_is_too_long_is_a_fault(
@@ -530,24 +495,6 @@ async def test_a_tag_that_cannot_be_used_is_named(
     assert sentence.startswith(f"the tag {tag} ")
 
 
-@pytest.mark.parametrize(
-    ("suffix", "limit"), [("", REFERRERS_BYTES), (".sig", SIGNATURE_MANIFEST_BYTES)]
-)
-async def test_a_tag_that_is_too_long_is_named(
-    signed: SignedRegistry, client: RegistryClient, suffix: str, limit: int
-) -> None:
-    signed.sign()
-    tag = fallback_tag(signed.digest) + suffix
-    signed.fault, signed.fault_at = tag_only(signed, tag, " " * (limit + 1)), "/manifests/"
-
-    found = await find(signed, client)
-
-    assert len(found.signatures) == 1
-    (sentence,) = found.skipped
-    assert sentence.startswith(f"the tag {tag} ")
-    assert f"longer than {limit} bytes" in sentence
-
-
 def tag_only(signed: SignedRegistry, tag: str, body: str) -> Any:
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path.endswith(f"/manifests/{tag}"):
@@ -619,21 +566,6 @@ async def test_the_longest_lists_are_no_long_step(
     assert steps.longest < STEP_SECONDS, steps.where
 
 
-async def test_the_newest_signatures_are_preferred(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    for number in range(SIGNATURES + 1):
-        signed.sign(b"a bundle", created=f"2026-01-{(number + 9) % (SIGNATURES + 1):03}")
-    oldest = signed.entries[-9]["digest"]
-
-    found = await find(signed, client)
-
-    assert len(found.signatures) == SIGNATURES
-    assert found.skipped == (
-        f"{oldest}: not read, since at most {SIGNATURES} signatures of a digest are",
-    )
-
-
 async def test_of_many_payloads_the_last_are_read(
     signed: SignedRegistry, client: RegistryClient
 ) -> None:
@@ -647,24 +579,6 @@ async def test_of_many_payloads_the_last_are_read(
     assert found.signatures[-1].blob == b"payload 199"
     assert len(found.skipped) == 1
     assert signed.count("GET", "/blobs/") == SIGNATURES
-
-
-async def test_a_long_blob_that_says_so_is_not_requested(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    manifest = notation(signed.bundle, b"an envelope")
-    manifest["layers"][0]["size"] = 100 * MB
-    long = signed.attach(manifest)
-    other = signed.attach(changed(signed), size=100 * MB)
-
-    found = await find(signed, client)
-
-    assert found.skipped == (
-        f"{long}: not read, since its layer has more than {SIGNATURE_BYTES} bytes",
-        f"{other}: not read, since its manifest has more than {SIGNATURE_MANIFEST_BYTES} bytes",
-    )
-    assert signed.count("GET", "/blobs/") == 0
-    assert signed.count("GET", other) == 0
 
 
 @pytest.mark.parametrize("at", ["/blobs/", "manifest"])
@@ -738,16 +652,3 @@ async def test_nothing_that_a_registry_says_is_repeated_unchecked(
         one.replace(" and others", "") for one in found.skipped
     )
     assert all(one.isprintable() and len(one) < 200 for one in found.skipped)
-
-
-async def test_annotations_that_are_no_texts_make_a_signature_unusable(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    manifest = payloads((signed.store(b"payload"), "by one"))
-    manifest["layers"][0]["annotations"] = {"dev.cosignproject.cosign/signature": 1}
-    signed.push(manifest, fallback_tag(signed.digest) + ".sig")
-
-    found = await find(signed, client)
-
-    assert found.signatures == ()
-    assert "isn't a valid image manifest" in found.skipped[0]

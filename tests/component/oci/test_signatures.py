@@ -24,8 +24,6 @@ from tests.signature_layout import (
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import InvalidResponse, TagNotFound
-from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import Artifact, Found, SignatureFormat
 
 ALICE = Credential("alice", "s3cret")
@@ -168,18 +166,6 @@ async def test_an_attestation_is_not_read(either: SignedRegistry, client: Regist
     assert len(either.asked) == 4
 
 
-async def test_an_attestation_that_only_its_manifest_names_is_not_read(
-    either: SignedRegistry, client: RegistryClient
-) -> None:
-    manifest = sigstore_bundle(either.bundle, either.store(b"one"), predicate=PROVENANCE)
-    digest = either.attach(manifest, artifactType=EMPTY_TYPE, annotations={})
-
-    found = await find(either, client)
-
-    assert found.skipped == (f"{digest}: an attestation, not a signature",)
-    assert len(either.asked) == 5
-
-
 async def test_what_is_not_supported_is_named(
     either: SignedRegistry, client: RegistryClient
 ) -> None:
@@ -231,43 +217,6 @@ async def test_the_artifact_is_read_where_head_does_not_describe_it(
 
     assert found.artifact == Artifact(signed.digest, IMAGE_TYPE, len(signed.bundle))
     assert len(signed.asked) == 5
-
-
-async def test_an_artifact_without_content_type_has_the_type_it_names(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    signed.fault = answering(200, signed.bundle.decode(), Content_Type="text/plain")
-    signed.fault_at = f"/manifests/{signed.digest}"
-
-    assert (await find(signed, client)).artifact.media_type == IMAGE_TYPE
-
-
-@pytest.mark.parametrize("body", ["{}", '{"mediaType": "text/plain"}', "[" * 10_000, ""])
-async def test_an_artifact_that_is_another_is_refused(
-    signed: SignedRegistry, client: RegistryClient, body: str
-) -> None:
-    signed.fault, signed.fault_at = answering(200, body), f"/manifests/{signed.digest}"
-
-    with pytest.raises(InvalidResponse, match=f"for {signed.digest}"):
-        await find(signed, client)
-
-
-async def test_an_artifact_that_is_no_manifest_is_refused(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    signed.untagged["team/app", digest_of(b"{}")] = b"{}"
-    repository = signed.repository
-
-    with pytest.raises(InvalidResponse, match="isn't a manifest"):
-        await SignatureFinder(client).find(repository, digest_of(b"{}"), None)
-
-
-async def test_an_artifact_that_is_not_there_is_not_found(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
-    with pytest.raises(TagNotFound):
-        await SignatureFinder(client).find(signed.repository, digest_of(b"other"), None)
-    assert [method for method, _ in signed.asked] == ["HEAD", "GET"]
 
 
 async def test_the_credential_is_used_and_does_not_go_to_another_host(

@@ -30,7 +30,6 @@ from copyrator.oci import statements
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
-    AddressRefused,
     AuthenticationFailed,
     InvalidResponse,
     PushRefused,
@@ -221,19 +220,6 @@ async def test_a_registry_that_does_not_delete_keeps_the_older_one(
     assert {one for one, _ in await found(signed)} == {older.manifest, newer.manifest}
 
 
-async def test_without_a_list_an_older_one_is_not_found_though_it_is_not_deleted(
-    signed: PushedRegistry, pusher: StatementPusher, sign: Sign
-) -> None:
-    signed.has_referrers = False
-    older = await push(signed, pusher, await sign(signed.digest))
-    signed.refusals["DELETE", "manifests/"] = answering(405)
-
-    newer = await push(signed, pusher, await sign(signed.digest, hour=10), older.manifest)
-
-    assert newer.deleted
-    assert [one for one, _ in await found(signed)] == [newer.manifest]
-
-
 async def test_nothing_else_is_deleted_whatever_a_status_says(
     either: PushedRegistry, pusher: StatementPusher, sign: Sign
 ) -> None:
@@ -314,18 +300,6 @@ async def test_entries_of_others_and_their_fields_stay_in_the_index(
     assert [one["digest"] for one in signed.index[2:]] == [pushed.manifest]
     written = json.loads(signed.manifests[NAME, fallback_tag(signed.digest)])
     assert written["annotations"] == {"by": "x"}
-
-
-async def test_what_another_client_writes_at_the_same_time_is_kept(
-    signed: PushedRegistry, pusher: StatementPusher, sign: Sign
-) -> None:
-    signed.has_referrers = False
-    other = {"mediaType": "application/x", "digest": OTHER, "size": 7}
-    signed.overwritten = [encoded(index(other)), encoded(index(other))]
-
-    pushed = await push(signed, pusher, await sign(signed.digest))
-
-    assert [one["digest"] for one in signed.index] == [OTHER, pushed.manifest]
 
 
 async def test_what_another_client_writes_after_the_index_was_read_is_kept(
@@ -497,23 +471,6 @@ async def test_an_upload_by_the_name_that_a_proxy_hides_is_sent_to_the_registry(
     assert len(await found(signed)) == 1
 
 
-async def test_a_registry_on_a_refused_address_is_not_pushed_to(signed: PushedRegistry) -> None:
-    client = registry_client(60.0, allowed=())
-    pusher = StatementPusher(client)
-    try:
-        bundle = await pusher.sign(
-            PrivateKeyFile("key", pem_of(new_key()), None),
-            statement(signed.digest),
-            "team",
-        )
-        with pytest.raises(AddressRefused):
-            await push(signed, pusher, bundle)
-    finally:
-        await pusher.close()
-        await client.close()
-    assert signed.asked == []
-
-
 async def test_the_child_connects_to_the_address_that_was_checked(
     signed: PushedRegistry,
     client: RegistryClient,
@@ -651,28 +608,6 @@ async def test_an_endless_answer_is_cut_off(
         assert (await push(signed, pusher, await sign(signed.digest))).manifest
 
 
-async def test_a_ca_of_its_own_and_skipped_verification_are_respected(
-    client: RegistryClient, pusher: StatementPusher, sign: Sign, tmp_path: Path
-) -> None:
-    authority = Authority.make(tmp_path / "ca")
-    registry = PushedRegistry()
-    await registry.start(authority.context())
-    try:
-        bundle = await sign(registry.digest)
-        for repository in (
-            Repository(registry.host, NAME, ca=authority.pem),
-            Repository(registry.host, NAME, verify=False),
-        ):
-            where = PushTarget(repository, None)
-            await pusher.push(where, registry.digest, bundle, "team", replaces=None)
-        assert registry.count("PUT") == 6
-        where = PushTarget(Repository(registry.host, NAME), None)
-        with pytest.raises(TLSFailed):
-            await pusher.push(where, registry.digest, bundle, "team", replaces=None)
-    finally:
-        await registry.stop()
-
-
 async def test_the_child_verifies_by_itself(
     pusher: StatementPusher, sign: Sign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -788,9 +723,3 @@ async def test_a_key_that_takes_too_long_to_decrypt_ends_its_child_and_nothing_e
         assert await sign_with(pusher, pem_of(key))
     finally:
         await pusher.close()
-
-
-def test_a_key_file_hides_its_content() -> None:
-    shown = repr(PrivateKeyFile("key", b"-----BEGIN", b"pa55"))
-    assert "BEGIN" not in shown
-    assert "pa55" not in shown

@@ -104,16 +104,6 @@ async def test_every_spelling_of_a_next_page_is_followed(
     assert registry.asked[1][1].startswith(f"{PATH}?last=a")
 
 
-async def test_a_next_page_is_found_behind_another_link_header(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    first = page("a", link="</style.css>; rel=preload")
-    first.headers.add("Link", following("a"))
-    registry.fault = pages(first, page("b"))
-
-    assert await read(client, registry) == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     "link", ["<>; rel=next", "rel=next", f"{PATH}; rel=next", "<http://[>; rel=next"]
 )
@@ -215,17 +205,6 @@ async def test_any_other_refusal_of_a_tag_list_is_an_error_at_once(
     assert len(registry.asked) == 1
 
 
-@pytest.mark.parametrize("before", [[web.Response(status=400)], [page("a", link=following("a"))]])
-async def test_a_list_that_is_refused_without_a_size_too_is_an_error(
-    registry: FakeRegistry, client: RegistryClient, before: list[web.Response]
-) -> None:
-    registry.fault = pages(*before, web.Response(status=400), page("b"))
-
-    with pytest.raises(InvalidResponse, match="responds with 400 for the tag list"):
-        await read(client, registry)
-    assert len(registry.asked) == 2
-
-
 DIGESTS = [
     "sha256:" + "a" * 64,
     "sha512:" + "a" * 128,
@@ -259,46 +238,6 @@ async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
         await read(client, registry)
 
 
-async def test_a_redirect_to_another_host_takes_no_credentials_along(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "s3cret"}
-    registry.put("team/app", "1.0.0", "x")
-    await read(client, registry, ALICE)
-    other = FakeRegistry()
-    await other.start()
-    other.fault = pages(page("a", link=following("a")))
-    moved = web.Response(status=307, headers={"Location": f"http://{other.host}{PATH}"})
-    registry.fault = pages(moved)
-
-    with pytest.raises(InvalidResponse, match="refused"):  # the next page is the other host's
-        await read(client, registry, ALICE)
-    assert other.seen_authorization == [None]
-    await other.stop()
-
-
-@pytest.mark.parametrize("empty", ['{"tags": null}', '{"tags": []}'])
-async def test_an_empty_list_is_one(
-    registry: FakeRegistry, client: RegistryClient, empty: str
-) -> None:
-    registry.fault = pages(web.Response(text=empty))
-
-    assert await read(client, registry) == []
-
-
-@pytest.mark.parametrize(
-    "body", ['{"tags": ["b', "", "null", "{}", '{"tags": ["b", 1]}', "[" * 100_000, "\xff"]
-)
-async def test_half_a_list_is_an_error(
-    registry: FakeRegistry, client: RegistryClient, body: str
-) -> None:
-    broken = web.Response(body=body.encode("latin-1"))
-    registry.fault = pages(page("a", link=following("a")), broken)
-
-    with pytest.raises(InvalidResponse, match="an invalid tag list"):
-        await read(client, registry)
-
-
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -320,35 +259,6 @@ async def test_an_error_on_the_second_page_is_an_error(
     with pytest.raises(error) as failed:
         await read(client, registry)
     assert type(failed.value) is error
-
-
-async def test_a_token_that_runs_out_in_the_middle_is_renewed(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users, registry.page = "bearer", {"alice": "s3cret"}, 1
-    for tag in ("a", "b", "c"):
-        registry.put("team/app", tag, "x")
-    found: list[str] = []
-
-    async def take(tags_of_page: list[str]) -> None:
-        found.extend(tags_of_page)
-        registry.forget_tokens()
-
-    await client.tags(repository(registry), ALICE, take)
-
-    assert found == ["a", "b", "c"]
-    assert registry.count("GET", "/token") == 3
-
-
-async def test_pages_that_lead_in_a_circle_are_refused(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.fault = pages(
-        page("a", link=following("a")), page("b", link=f"<{PATH}?n=1000>; rel=next")
-    )
-
-    with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
 
 
 async def test_a_page_that_comes_again_under_another_address_is_refused(

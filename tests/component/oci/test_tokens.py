@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -106,23 +105,6 @@ async def test_a_list_and_a_manifest_dont_take_each_others_tokens(
     assert await counts(client, scoped, 3) == expected
 
 
-@pytest.mark.parametrize("wrong_scope", [401, 403, 404])
-async def test_polls_at_once_get_a_token_for_each_scope_and_no_refusal_afterwards(
-    scoped: ScopedRegistry, client: RegistryClient, wrong_scope: int
-) -> None:
-    """Twenty Bundles of one repository, then once more."""
-    scoped.wrong_scope = wrong_scope
-    await asyncio.gather(*(poll(client, scoped, f"1.0.{i}") for i in range(20)))
-    assert scoped.count("GET", "/token") == 2
-
-    scoped.refused.clear()
-    before = len(scoped.asked)
-    await asyncio.gather(*(poll(client, scoped, f"1.0.{i}") for i in range(20)))
-    assert not scoped.refused
-    assert len(scoped.asked) - before == 40
-    assert scoped.count("GET", "/token") == 2
-
-
 async def test_each_token_is_renewed_when_it_runs_out_or_is_forgotten(
     scoped: ScopedRegistry,
 ) -> None:
@@ -159,48 +141,6 @@ async def test_every_kind_of_request_has_its_own_scope_and_memory_is_bounded(
     kept = [(one.header or "", one.challenge) for one in grants.by_kind.values()]
     sent = "".join(header + said.realm + said.service + said.scope for header, said in kept)
     assert grants.size == len(sent) < 2000
-
-
-async def test_a_challenge_that_is_another_one_each_time_adds_nothing(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    for number in range(30):
-        scoped.scopes = {"/tags/": f"{LIST}{number}", "/manifests/": f"{PULL}{number}"}
-        await poll(client, scoped)
-    (grants,) = client._tokens._grants.values()
-    assert len(grants.by_kind) == 2
-
-
-async def test_kinds_with_one_scope_share_their_token(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    scoped.scopes = {}
-    await poll(client, scoped)
-    await client.manifest(app(scoped), "1.0.1", ALICE)
-    scoped.forget_tokens()
-    await poll(client, scoped)
-    assert scoped.count("GET", "/token") == 2
-    (grants,) = client._tokens._grants.values()
-    assert list(grants.by_kind) == ["tags"], "the one that was challenged"
-
-
-async def test_a_token_that_is_forbidden_for_another_reason_is_renewed_once(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    """What is sent without it is refused as well, so it isn't of another scope, but may be old."""
-    scoped.scopes = {}
-    await counts(client, scoped, 1)
-
-    async def forbidding(_: web.Request) -> web.Response:
-        return web.Response(status=403)
-
-    scoped.fault, scoped.fault_at = forbidding, "/referrers/"
-    url = app(scoped).referrers_url("sha256:" + "0" * 64)
-    for expected, tokens in ((4, 1), (1, 0), (1, 0)):
-        before, known = len(scoped.asked), scoped.count("GET", "/token")
-        assert await client.referrers(app(scoped), url, ALICE) is None
-        assert len(scoped.asked) - before == expected
-        assert scoped.count("GET", "/token") - known == tokens
 
 
 async def test_a_permission_that_was_given_later_renews_the_token_of_each_scope(

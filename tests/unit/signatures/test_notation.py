@@ -180,33 +180,15 @@ def test_a_signature_of_another_artifact_is_refused(artifact: Artifact, reason: 
     [
         b"",
         b"[]",
-        b"null",
         b'{"targetArtifact": "sha256:aa"}',
         b'{"TargetArtifact": {"mediaType": "a", "digest": "b", "size": 1}}',
         make_payload(size="1234"),
-        make_payload(size=1234.5),
-        make_payload(size=None),
-        make_payload(digest=[ARTIFACT.digest]),
         b'{"targetArtifact":' * 5000,
         b"\xff" + make_payload(),
     ],
 )
 def test_a_payload_that_names_no_target_is_refused(payload: bytes) -> None:
     assert refusal(make_envelope(payload=payload)) == "its payload names no target"
-
-
-def test_annotations_of_the_target_are_the_signers() -> None:
-    payload = make_payload(annotations={"build": "1"}, artifactType="application/example")
-    assert judge(make_envelope(payload=payload)) is not None
-
-
-def test_an_altered_payload_or_header_is_refused() -> None:
-    envelope, other = make_envelope(), make_envelope(payload=make_payload(size=9))
-    altered = "its signature is not valid: it was altered, or made by another key"
-    assert refusal({**envelope, "payload": other["payload"]}) == altered
-    headers = make_envelope(headers=make_headers(**EXPIRING))
-    assert refusal({**envelope, "protected": headers["protected"]}) == altered
-    assert refusal({**envelope, "signature": other["signature"]}) == altered
 
 
 def test_another_key_than_the_certificates_is_refused() -> None:

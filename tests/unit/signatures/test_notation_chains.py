@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import timedelta, timezone
-from functools import cache
 from typing import Any
 
 import pytest
@@ -63,18 +62,10 @@ def with_middle(**changes: Any) -> tuple[Holder, ...]:
         ({"ca": True, "usages": ["digital_signature"]}, "of the signer is a CA"),
         ({"usages": []}, "of the signer has no keyUsage"),
         ({"usage_critical": False}, "has a keyUsage that isn't critical"),
-        ({"usages": ["content_commitment"]}, "has other keyUsage than digitalSignature"),
         ({"usages": ["digital_signature", "key_encipherment"]}, "other keyUsage"),
-        ({"usages": ["digital_signature", "data_encipherment"]}, "other keyUsage"),
-        ({"usages": ["digital_signature", "key_agreement"]}, "other keyUsage"),
         ({"usages": ["digital_signature", "key_agreement", "encipher_only"]}, "other keyUsage"),
         ({"usages": ["digital_signature", "key_cert_sign"]}, "other keyUsage"),
-        ({"usages": ["digital_signature", "crl_sign"]}, "other keyUsage"),
-        ({"purposes": [Purposes.SERVER_AUTH]}, "for other than code signing"),
         ({"purposes": [Purposes.CODE_SIGNING, Purposes.CLIENT_AUTH]}, "other than code signing"),
-        ({"purposes": [Purposes.EMAIL_PROTECTION]}, "other than code signing"),
-        ({"purposes": [Purposes.TIME_STAMPING]}, "other than code signing"),
-        ({"purposes": [Purposes.OCSP_SIGNING]}, "other than code signing"),
         ({"purposes": [Purposes.ANY_EXTENDED_KEY_USAGE]}, "other than code signing"),
         ({"extensions": [(UNKNOWN, True)]}, "unaccounted-for critical extensions"),
         ({"end": NOW - DAY}, "expired at 2026-02-28"),
@@ -91,7 +82,6 @@ def test_a_signers_certificate_is_for_signing_code(changes: dict[str, Any], reas
         {"ca": None},
         {"constraints_critical": False},
         {"purposes": ()},
-        {"purposes_critical": True},
         {"usages": ["digital_signature", "content_commitment"]},
         {"start": NOW},
         {"end": NOW},
@@ -114,8 +104,6 @@ def test_a_signers_certificate_may_be_so(changes: dict[str, Any]) -> None:
         ({"usages": ["digital_signature"]}, "no keyUsage keyCertSign"),
         ({"usage_critical": False}, "has a keyUsage that isn't critical"),
         ({"end": NOW - DAY}, "expired at 2026-02-28"),
-        ({"start": NOW + DAY}, "is valid only from 2026-03-02"),
-        ({"extensions": [(UNKNOWN, True)]}, "unaccounted-for critical extensions"),
     ],
 )
 def test_a_ca_of_the_chain_is_one(changes: dict[str, Any], reason: str) -> None:
@@ -182,18 +170,6 @@ def test_an_intermediate_ca_isnt_trusted_as_a_root() -> None:
         verify(ARTIFACT, envelope, make_trust(middle, root), NOW)
 
 
-@cache
-def make_knot() -> tuple[Holder, ...]:
-    """CAs of one name and one key, each the issuer of each: a search would try all orders."""
-    key = make_key("P-256", "knot")
-    knot = [make_certificate("CN=knot,C=US", key=key, ca=True) for _ in range(8)]
-    return (make_certificate(SUBJECT, knot[0]), *knot, make_ca())
-
-
-def test_a_chain_of_one_name_isnt_searched() -> None:
-    assert "two certificates of the same name" in refusal(make_knot())
-
-
 UNSUPPORTED = "its signer has a key that is not of RSA 2048, 3072, 4096, P-256, P-384, P-521"
 
 
@@ -201,8 +177,6 @@ UNSUPPORTED = "its signer has a key that is not of RSA 2048, 3072, 4096, P-256, 
     ("kind", "algorithm", "reason"),
     [
         ("RSA-1024", "PS256", UNSUPPORTED),
-        ("RSA-2056", "PS256", UNSUPPORTED),
-        ("P-224", "ES256", UNSUPPORTED),
         ("K-256", "ES256", UNSUPPORTED),
         (
             "Ed25519",

@@ -51,17 +51,10 @@ def refusal(envelope: Any) -> str:
             {"cty": "application/vnd.cncf.notary.payload.v2+json"},
             "its payload is not of the type application/vnd.cncf.notary.payload.v1+json",
         ),
-        ({"cty": None}, HEADER),
         ({"crit": None}, HEADER),
-        ({"crit": []}, CRIT),
-        ({"crit": [SCHEME, SCHEME]}, CRIT),
         ({"crit": [SCHEME, "example.com/unknown"], "example.com/unknown": 1}, CRIT),
-        ({"crit": [SCHEME, "alg"]}, CRIT),
         ({"crit": [SCHEME, EXPIRY]}, CRIT),
-        ({"crit": [SCHEME, SIGNING_TIME]}, CRIT),
-        ({"crit": SCHEME}, HEADER),
         ({EXPIRY: LATER}, f"its header crit does not list exactly {EXPIRY}, {SCHEME}"),
-        ({SCHEME: None}, HEADER),
         (
             {SCHEME: "notary.x509.other"},
             f"its signing scheme is neither notary.x509 nor {AUTHORITY}",
@@ -78,15 +71,11 @@ def refusal(envelope: Any) -> str:
             f"it has no signing time of the scheme {AUTHORITY}",
         ),
         ({PLUGIN: "com.example"}, NO_PLUGINS),
-        ({PLUGIN + "MinVersion": "1.0.0"}, NO_PLUGINS),
         ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, NO_PLUGINS),
         ({SIGNING_TIME: "yesterday"}, NO_TIME),
-        ({SIGNING_TIME: "2026-02-28"}, NO_TIME),
         ({SIGNING_TIME: "2026-02-28T12:00:00"}, NO_TIME),
-        ({SIGNING_TIME: "2026-02-30T12:00:00Z"}, NO_TIME),
         ({SIGNING_TIME: "0001-01-01T00:00:00+23:59"}, NO_TIME),
         ({SIGNING_TIME: 1772280000}, HEADER),
-        ({EXPIRY: "soon", "crit": [SCHEME, EXPIRY]}, NO_TIME),
         ({EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]}, "its expiry is not after its signing time"),
     ],
 )
@@ -122,15 +111,6 @@ def test_other_protected_headers_that_arent_critical_are_the_signers() -> None:
     assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
 
 
-@pytest.mark.parametrize(
-    "protected",
-    [b"", b"[]", b"{", b'"' * 3, b"\xff", b'{"alg":' * 3000, b"[" * 100_000],
-)
-def test_a_protected_header_that_is_no_object_is_refused(protected: bytes) -> None:
-    envelope = {**make_envelope(), "protected": encode(protected)}
-    assert refusal(envelope) == HEADER
-
-
 def without(name: str) -> Callable[[dict[str, Any]], object]:
     return lambda envelope: envelope.pop(name)
 
@@ -151,34 +131,24 @@ ENVELOPE = "it is not a JWS envelope of the Notary Project"
     ("change", "reason"),
     [
         (without("payload"), ENVELOPE),
-        (without("protected"), ENVELOPE),
-        (without("header"), ENVELOPE),
-        (without("signature"), ENVELOPE),
         (put(signatures=[]), ENVELOPE),
         (put(payload=1), ENVELOPE),
+        (put(protected=encode(b"[" * 100_000)), HEADER),
         (put(header=[]), ENVELOPE),
-        (put(header={}), ENVELOPE),
-        (put_header(x5c="abc"), ENVELOPE),
         (put_header(x5c=[1]), ENVELOPE),
         (put_header(x5c=[]), "it has no certificate"),
         (put_header(x5c=["AAAA"]), "a certificate of its chain can't be read"),
-        (put_header(x5c=["A"]), "its x5c is not base64"),
         (put_header(x5c=[make_chain()[0].pem.decode()]), "its x5c is not base64"),
         (put_header(x5c=["AAAA"] * 11), "it has a chain of 11 certificates, more than 10"),
         (
             put_header(**{"io.cncf.notary.timestampSignature": "?"}),
             "its timestampSignature is not base64",
         ),
-        (put_header(**{"io.cncf.notary.timestampSignature": 1}), ENVELOPE),
-        (put(signature=""), "its signature has 0 bytes, not 64"),
         (put(signature="AAAA"), "its signature has 3 bytes, not 64"),
         (put(signature=encode(bytes(64))), ALTERED),
         (put(signature="a+b/"), "its signature is not base64"),
-        (put(signature="a b"), "its signature is not base64"),
         (put(signature="AB"), "its signature is not base64"),
         (put(signature="\u00e9"), "its signature is not base64"),
-        (put(payload="\u00e9"), "its payload is not base64"),
-        (put(payload="e30="), "its payload is not base64"),
     ],
 )
 def test_an_envelope_that_isnt_as_specified_is_refused(
@@ -213,17 +183,3 @@ def test_an_envelope_over_the_limit_isnt_parsed() -> None:
     )
     blob += b" " * (SIGNATURE_BYTES - len(blob))
     assert verify(ARTIFACT, as_signature(blob), make_trust(), NOW) is not None
-
-
-def test_the_signing_agent_is_ignored() -> None:
-    for agent in ("", "x" * 1000, 1, None, {"a": []}):
-        envelope = make_envelope(unprotected={"io.cncf.notary.signingAgent": agent})
-        assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
-
-
-@pytest.mark.parametrize("last", ["X", "A", "_", "-"])
-def test_a_signature_may_end_with_any_character(last: str) -> None:
-    """P-384's has 96 bytes, so all bits of its last character are used."""
-    made = (make_envelope(make_chain("P-384"), headers=make_headers("ES384")) for _ in range(3000))
-    envelope = next(one for one in made if one["signature"].endswith(last))
-    assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None

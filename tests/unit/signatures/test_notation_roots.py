@@ -46,11 +46,6 @@ def test_roots_and_cas_below_them_are_read() -> None:
     assert "ca.crt has no root" in refusal(middle.pem)
 
 
-@pytest.mark.parametrize("kind", ["RSA-2048", "P-256", "P-384", "P-521"])
-def test_each_kind_of_key_is_read(kind: str) -> None:
-    load_roots("ca.crt", make_ca(f"CN={kind}", kind).pem)
-
-
 def test_weak_keys_and_hashes_are_refused() -> None:
     good = make_ca().pem
     for kind, reason in (
@@ -72,33 +67,6 @@ def test_a_signature_of_an_unknown_kind_is_refused() -> None:
     pem = x509.load_der_x509_certificate(unknown).public_bytes(Encoding.PEM)
     said = "ca.crt: certificate 1 has a key or a signature of an unsupported kind; use another CA"
     assert refusal(pem) == said
-
-
-# openssl req -x509 -newkey rsa:2048 -sha1 -days 36500 -subj "/CN=sha1" (the key is thrown away)
-SHA1 = b"""-----BEGIN CERTIFICATE-----
-MIIDATCCAemgAwIBAgIUCFSqGNzAYu6c/UHbzhZbBVrS+D8wDQYJKoZIhvcNAQEF
-BQAwDzENMAsGA1UEAwwEc2hhMTAgFw0yNjExMjQwMDA4MjNaGA8yMTI2MTAzMTAw
-MDgyM1owDzENMAsGA1UEAwwEc2hhMTCCASIwDQYJKoZIhvcNAQEBBQADggEPADCC
-AQoCggEBANENHFRCvlAPGXiq3WdTpeRqk4vp4cnTCy6LBomBkpDj0LaHnTmkkFva
-ui2rHoO7jVg8LryvM6GDHISx964P6rB+/uzXdif5zhy7+xu69YXlh8LiB3cLf16n
-MjQrvXZ3oXpakzF5fPbpWwKb6BVvt1LsegwvouXmkKZpRuo3Tm72lYrPVmTD7Bh8
-159R5++9+mrvM6TcA0KeVbZXgo1SwM7yN0YFg3U7Xgss7qyaUIyON4KbBDcrNpsg
-Y09GyrTXpGM1xMe5qSB0VmqhqbX02u95g+JBfJFkbyza9aPdmhQj7Ay/gK0z/juL
-X5ZcNrOp89jB/lzFppbetLsuUW5KflkCAwEAAaNTMFEwHQYDVR0OBBYEFCVJNQ5T
-41oBqniQdKeq1c0n1hgvMB8GA1UdIwQYMBaAFCVJNQ5T41oBqniQdKeq1c0n1hgv
-MA8GA1UdEwEB/wQFMAMBAf8wDQYJKoZIhvcNAQEFBQADggEBAA7cUUj3paylzmzj
-e5DtaVXxweV+8TywyWCk+ndep+W/FwAVhD7Qm9vYj3N6T1CF4s99gYjFfVxeQUKP
-W0XGL+XYtGCmyeUe6pqrgmc2qkFV/75hoahgbkKVnDtxSywHYhiT+RQFHsdCofDa
-Hf5PNty0oVYpdSTnyraY2Wx/fsiJ/XqPM2NmUh6aEA0mqVH3LhFn27YeTBdKdUEF
-SX8xV2+SuknpZt6BvcwrXlatxvkjvruw54H6qBsUHD8ZOANnI3ZWxvuiyxNOjL8i
-GySaUJHvXyQ7hIJnAqxcJyGAjykrLsK+E+YXfH92WvLYqhYFXZ/J/wbHVjOYbK9O
-N7hAaXE=
------END CERTIFICATE-----
-"""
-
-
-def test_a_root_that_is_signed_with_sha1_is_refused() -> None:
-    assert "not signed with SHA-256, SHA-384 or SHA-512" in refusal(SHA1)
 
 
 @pytest.mark.parametrize(
