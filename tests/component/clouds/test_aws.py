@@ -75,7 +75,7 @@ class Cloud(Amazon):
         return await aws.issue(self.calls, registry, account, writes=writes)
 
     async def fail(
-        self, kind: type[RegistryError], account: Account | None, match: str = ""
+        self, kind: type[RegistryError], account: Account | None, match: str | None = None
     ) -> RegistryError:
         with pytest.raises(kind, match=match) as failed:
             await self.login(account)
@@ -141,30 +141,6 @@ async def test_a_login_may_push_only_where_it_is_for_a_push(amazon: Cloud, write
     assert allowed == {*READING, *(PUSHING if writes else ())}
 
 
-@pytest.mark.parametrize(
-    ("host", "sts", "ecr"),
-    [
-        ("public.ecr.aws", PUBLIC_STS, PUBLIC_ECR),
-        ("ecr-public.aws.com", "sts.us-east-1.api.aws", "ecr-public.us-east-1.api.aws"),
-    ],
-)
-async def test_a_public_registry_is_asked_for_in_its_one_region(
-    amazon: Cloud, host: str, sts: str, ecr: str
-) -> None:
-    public = read_registry(Provider.AWS, host)
-    amazon.stage.serve(sts, amazon.sts)
-    amazon.stage.serve(ecr, amazon.ecr)
-    amazon.add_registry(host)
-    arn = amazon.add_role("public", "team/werf", repos={host: ("*",)})
-    found = await amazon.login(amazon.account(arn), public)
-    assert found.password in amazon.guards[host].passes
-    assert amazon.stage.lookups == {sts, ecr}
-
-    amazon.roles[arn].actions = ("ecr-public:*",)
-    with pytest.raises(IdentityRefused, match="and sts:GetServiceBearerToken on"):
-        await amazon.login(amazon.account(arn), public)
-
-
 CANNED = {
     "sts": """<AssumeRoleWithWebIdentityResponse
       xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
@@ -201,22 +177,10 @@ class Canned:
             "api.ecr-fips.us-east-1.amazonaws.com",
         ),
         (
-            "dkr.ecr-fips.us-gov-west-1.amazonaws.com",
-            "aws-us-gov",
-            "sts.us-gov-west-1.amazonaws.com",
-            "api.ecr-fips.us-gov-west-1.amazonaws.com",
-        ),
-        (
             "dkr.ecr.cn-north-1.amazonaws.com.cn",
             "aws-cn",
             "sts.cn-north-1.amazonaws.com.cn",
             "api.ecr.cn-north-1.amazonaws.com.cn",
-        ),
-        (
-            "dkr.ecr.us-iso-east-1.c2s.ic.gov",
-            "aws-iso",
-            "sts.us-iso-east-1.c2s.ic.gov",
-            "api.ecr.us-iso-east-1.c2s.ic.gov",
         ),
         (
             "dkr-ecr.us-iso-west-1.on.aws.ic.gov",
@@ -224,7 +188,6 @@ class Canned:
             "sts.us-iso-west-1.api.aws.ic.gov",
             "ecr.us-iso-west-1.api.aws.ic.gov",
         ),
-        ("", "aws", PUBLIC_STS, PUBLIC_ECR),
     ],
 )
 async def test_who_is_asked_follows_from_the_registrys_host(
@@ -399,27 +362,17 @@ async def test_without_any_identity_the_operator_says_where_it_looks(amazon: Clo
                 r"it to the ARN of an IAM role that may read .*Pod Identity isn't used: it serves"
             ),
         ),
-        ({ROLE_ARN: "shop"}, "isn't the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME: 'shop'"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:user/shop"}, "isn't the ARN of a role"),
-        ({ROLE_ARN: "arn:aws:iam::12345678901:role/shop"}, "isn't the ARN of a role"),
-        ({ROLE_ARN: "arn:aws:iam::123456789012:role/a b"}, "isn't the ARN of a role"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/a\r\nHost: b.example"}, "isn't the ARN"),
-        ({ROLE_ARN: "arn:aws:iam::123456789012:role/" + "a" * 4000}, "isn't the ARN of a role"),
         (
             {ROLE_ARN: "arn:aws-cn:iam::123456789012:role/shop"},
             f"names a role in the partition aws-cn, and {HOST} is in aws",
         ),
-        ({AUDIENCE: "two words"}, "isn't one of AWS, .*: remove it"),
         ({AUDIENCE: "a" * 256 + ".amazonaws.com"}, "isn't one of AWS, .*: remove it"),
         # The API server takes tokens for the first, and they would go to AWS.
         ({AUDIENCE: "https://kubernetes.default.svc"}, "isn't one of AWS"),
-        ({AUDIENCE: "vault"}, "isn't one of AWS"),
         ({AUDIENCE: "evilamazonaws.com"}, "isn't one of AWS"),
         ({AUDIENCE: "sts.amazonaws.com.evil.example"}, "isn't one of AWS"),
-        (
-            {ROLE_ARN: "arn:aws:iam::\u0661\u0662\u0663456789012:role/shop"},
-            "isn't the ARN of a role",
-        ),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/sh\u1e53p"}, "isn't the ARN of a role"),
     ],
 )
@@ -497,8 +450,6 @@ async def test_a_refusal_says_what_to_do(amazon: Cloud, what: str) -> None:
     [
         ("sts", SLOW_DOWN, RateLimited, "AWS STS in eu-central-1 takes no more requests"),
         ("ecr", BUSY, RateLimited, "Amazon ECR in eu-central-1 takes no more requests"),
-        ("ecr", Answer(429, ""), RateLimited, "takes no more requests"),
-        ("ecr", replace(BUSY, status=503), RateLimited, "takes no more requests"),
         ("sts", Answer(503, ""), IdentityUnavailable, "STS in eu-central-1 responds with 503"),
         (
             "ecr",
@@ -514,41 +465,13 @@ async def test_a_refusal_says_what_to_do(amazon: Cloud, what: str) -> None:
         ),
         (
             "sts",
-            sts_refused(403, "RegionDisabledException", "x"),
-            IdentityRefused,
-            "activate STS in eu-central-1",
-        ),
-        (
-            "sts",
-            sts_refused(400, "ValidationError", "x"),
-            IdentityRefused,
-            "ValidationError: x.: check the annotation",
-        ),
-        (
-            "sts",
             sts_refused(400, "SignatureDoesNotMatch", "Signature expired: 1 is now earlier than 2"),
             IdentityRefused,
             "set the clock",
         ),
         (
             "ecr",
-            refused(
-                400,
-                "InvalidSignatureException",
-                "Signature not yet current: 1 is still later than 2",
-            ),
-            IdentityRefused,
-            "set the clock of the operator's node",
-        ),
-        (
-            "ecr",
             Answer(200, CANNED["ecr"].replace("4e9", "1e9")),
-            IdentityRefused,
-            "set the clock of the operator's node",
-        ),
-        (
-            "ecr",
-            refused(403, "RequestTimeTooSkewed", "x"),
             IdentityRefused,
             "set the clock of the operator's node",
         ),
@@ -643,34 +566,19 @@ LOGIN = "QVdTOnNlY3JldA=="  # AWS:secret
     [
         ("sts", Answer(200, b"<a>" * (aws.AWS_ANSWER_BYTES // 3 + 1))),
         ("sts", Answer(400, b"x" * 10_000_000)),
-        ("sts", Answer(200, CANNED["sts"] + " " * aws.AWS_ANSWER_BYTES)),
         ("ecr", Answer(200, CANNED["ecr"] + " " * aws.AWS_ANSWER_BYTES)),
         ("sts", Answer(200, '<!DOCTYPE a [<!ENTITY b "c">]>' + CANNED["sts"])),
         ("sts", Answer(200, BOMB)),
-        ("sts", Answer(400, BOMB)),
-        ("sts", Answer(200, b"<a>" * 20_000 + b"</a>" * 100)),
-        ("sts", Answer(200, "<html>hello</html>")),
         ("sts", Answer(200, b"\xff\xfe")),
-        ("sts", Answer(200, "")),
         ("sts", Answer(307, "", {"Location": "https://thief.example/"})),
-        ("sts", Answer(301, "", {"Location": "/elsewhere"})),
         ("ecr", Answer(302, "", {"Location": "https://thief.example/"})),
         ("ecr", Answer(200, b"[" * 60_000)),
-        ("ecr", Answer(200, "[]")),
-        ("ecr", Answer(200, "null")),
-        ("ecr", Answer(200, {"authorizationData": []})),
         ("ecr", Answer(200, {"authorizationData": 7})),
-        ("ecr", given(None)),
         ("ecr", given("%%%")),
-        ("ecr", given("/w==")),
-        ("ecr", given("QVdTOg==")),
         ("ecr", given("cm9vdDpzZWNyZXQ=")),  # root:secret
         ("ecr", given("QVdTOmEKYg==")),  # with a line's end
         ("ecr", given("QVdTOg" + "QUFB" * 8000)),
-        ("ecr", given(LOGIN, None)),
-        ("ecr", given(LOGIN, "soon")),
         ("ecr", given(LOGIN, 1e308)),
-        ("ecr", given(LOGIN, [])),
     ],
 )
 async def test_an_unusable_answer_is_an_error_of_the_cloud(

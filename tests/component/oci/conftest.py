@@ -11,10 +11,8 @@ from copyrator.oci.client import RegistryClient
 
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
-    registry = FakeRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
+    async with FakeRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture
@@ -26,10 +24,8 @@ async def client() -> AsyncIterator[RegistryClient]:
 
 @pytest.fixture
 async def signed() -> AsyncIterator[SignedRegistry]:
-    registry = SignedRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
+    async with SignedRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])

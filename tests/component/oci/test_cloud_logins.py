@@ -38,7 +38,7 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from copyrator.oci.exchange import Repository, Request, Response
+from copyrator.oci.exchange import Request, Response
 from copyrator.oci.transport import RegistryTransport
 
 SHOP = CloudIdentity(read_registry(Provider.AZURE, "shop.azurecr.io"), "prod")
@@ -341,22 +341,16 @@ async def test_a_login_that_has_not_ended_is_used_while_it_is_renewed() -> None:
 
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
-    found = FakeRegistry(users={"user": "password-1"})
-    await found.start()
-    found.put("team/app", "1.0.0", "x")
-    found.put("team/other", "1.0.0", "y")
-    yield found
-    await found.stop()
+    async with FakeRegistry(users={"user": "password-1"}) as found:
+        found.put("team/app", "1.0.0", "x")
+        found.put("team/other", "1.0.0", "y")
+        yield found
 
 
-def client_of(cloud: Cloud) -> RegistryClient:
+def client_of(cloud: Cloud, accounts: Accounts | None = None) -> RegistryClient:
     client = registry_client(clock=lambda: cloud.now)
-    client.use_logins(cloud.logins)
+    client.use_logins(lambda transport: cloud.logins(transport, accounts))
     return client
-
-
-def app(registry: FakeRegistry, name: str = "team/app") -> Repository:
-    return Repository(registry.host, name, plain_http=True)
 
 
 OURS = Credential(cloud=SHOP)
@@ -364,30 +358,27 @@ OURS = Credential(cloud=SHOP)
 
 async def test_what_reads_after_a_push_has_a_login_that_only_reads(registry: FakeRegistry) -> None:
     registry.auth, registry.users, cloud = "bearer", {}, Cloud()
-    client = client_of(cloud)
+    registry.client = client_of(cloud)
 
     async def via(request: Request, _: object) -> Response:
         url = f"{request.url}manifests/1.0.0"
-        return await client._transport.send(replace(request, url=url, via=None))
+        return await registry.client._transport.send(replace(request, url=url, via=None))
 
-    await client.write(app(registry), OURS, "push", via)
-    await client.digest(app(registry), "1.0.0", OURS)
+    await registry.client.write(registry.app, OURS, "push", via)
+    await registry.resolve(OURS)
     assert [writes for _, writes in cloud.asked] == [True, False]
-    await client.close()
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 async def test_accounts_of_one_namespace_share_no_token(registry: FakeRegistry, auth: str) -> None:
     registry.auth, cloud, accounts = auth, Cloud(), Accounts({"role": "a"})
-    client = registry_client(clock=lambda: cloud.now)
-    client.use_logins(lambda transport: cloud.logins(transport, accounts))
+    registry.client = client_of(cloud, accounts)
     names = ("werf", "other")
     one, other = (Credential(cloud=CloudIdentity(SHOP.registry, "prod", name)) for name in names)
     for _ in range(2):  # the registry takes the first token, which is werf's
-        await client.digest(app(registry), "1.0.0", one)
+        await registry.resolve(one)
         with pytest.raises(AuthenticationFailed, match="ServiceAccount prod/other"):
-            await client.digest(app(registry), "1.0.0", other)
-    await client.close()
+            await registry.resolve(other)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -395,8 +386,8 @@ async def test_a_refused_login_is_renewed_and_the_request_repeated(
     registry: FakeRegistry, status: int
 ) -> None:
     registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
+    registry.client = client_of(cloud)
+    await registry.resolve(OURS)
     registry.users = {"user": "password-2"}
     if status == 403:
         refusal = registry._refusal
@@ -407,47 +398,41 @@ async def test_a_refused_login_is_renewed_and_the_request_repeated(
             return web.Response(status=403)
 
         registry.fault = forbid
-    await client.digest(app(registry), "1.0.0", OURS)
+    await registry.resolve(OURS)
     assert len(cloud.asked) == 2
-    await client.close()
 
 
 async def test_a_registry_that_refuses_every_login_gets_two(registry: FakeRegistry) -> None:
     registry.auth, registry.users, cloud = "basic", {"user": "other"}, Cloud()
-    client = client_of(cloud)
+    registry.client = client_of(cloud)
     for _ in range(5):
         with pytest.raises(AuthenticationFailed, match=r"\(spec\.provider\).*AcrPull"):
-            await client.digest(app(registry), "1.0.0", OURS)
+            await registry.resolve(OURS)
     assert len(cloud.asked) <= 2
-    await client.close()
 
 
 async def test_a_registry_that_quotes_the_login_is_told_without_it(registry: FakeRegistry) -> None:
     registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
+    registry.client = client_of(cloud)
+    await registry.resolve(OURS)
     said = json.dumps({"errors": [{"code": "DENIED", "message": "user with password-2: no"}]})
     registry.fault = answering(403, said)
     with pytest.raises(AuthenticationFailed) as failed:
-        await client.digest(app(registry), "1.0.0", OURS)
+        await registry.resolve(OURS)
     assert len(cloud.asked) == 2
     assert "password-2" not in failed.value.message
-    await client.close()
 
 
 async def test_a_token_server_on_another_host_gets_no_token(registry: FakeRegistry) -> None:
-    thief = FakeRegistry(auth="bearer")
-    await thief.start()
-    challenge = f'Bearer realm="http://{thief.host}/token",service="shop",scope="repository:a:pull"'
-    registry.fault = answering(401, WWW_Authenticate=challenge)
     cloud = Cloud()
-    client = client_of(cloud)
-    with pytest.raises(AuthenticationFailed, match="token server on another host"):
-        await client.digest(app(registry), "1.0.0", OURS)
-    assert thief.asked == []
+    registry.client = client_of(cloud)
+    async with FakeRegistry(auth="bearer") as thief:
+        realm = f'Bearer realm="http://{thief.host}/token",service="shop",scope="repository:a:pull"'
+        registry.fault = answering(401, WWW_Authenticate=realm)
+        with pytest.raises(AuthenticationFailed, match="token server on another host"):
+            await registry.resolve(OURS)
+        assert thief.asked == []
     assert cloud.asked == []
-    await client.close()
-    await thief.stop()
 
 
 async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() -> None:

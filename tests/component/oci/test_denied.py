@@ -11,9 +11,7 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler, answering
 from tests.component.oci.test_credentials import Recorder
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 IDENTITY = Credential(identity_token="refresh-s3cret")
@@ -23,19 +21,15 @@ SECRETS = (ALICE.basic.removeprefix("Basic "), "refresh-s3cret", "token-s3cret")
 
 @pytest.fixture
 async def registry() -> AsyncIterator[Recorder]:
-    registry = Recorder()
-    await registry.start()
-    registry.put("team/app", "1.0.0", "one")
-    yield registry
-    await registry.stop()
+    async with Recorder() as registry:
+        registry.put("team/app", "1.0.0", "one")
+        yield registry
 
 
 @pytest.fixture
 async def other() -> AsyncIterator[Recorder]:
-    other = Recorder(auth="basic", users={"nobody": "else"})
-    await other.start()
-    yield other
-    await other.stop()
+    async with Recorder(auth="basic", users={"nobody": "else"}) as other:
+        yield other
 
 
 @dataclass
@@ -186,9 +180,7 @@ OF_SENT = ("refuses the credentials", "check the Secret")
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_what_is_said_of_credentials(
-    registry: Recorder, other: Recorder, client: RegistryClient, name: str
-) -> None:
+async def test_what_is_said_of_credentials(registry: Recorder, other: Recorder, name: str) -> None:
     case = CASES[name]
 
     def placed(text: str) -> str:
@@ -197,11 +189,11 @@ async def test_what_is_said_of_credentials(
     case.location, case.challenge = placed(case.location), placed(case.challenge)
     registry.auth, registry.users = case.auth, {"alice": "s3cret"}
     registry.fault, registry.fault_at = case.fault(registry), case.at
-    where = Repository(registry.host, "team/app", plain_http=True)
+    where = registry.app
 
     for _ in range(2):  # the second time it may be cached
         with pytest.raises(RegistryError) as failed:
-            await client.digest(where, "1.0.0", case.credential)
+            await registry.client.digest(where, "1.0.0", case.credential)
         assert failed.value.message == placed(case.text)
 
     wrong = Credential("alice", "wrong").basic.removeprefix("Basic ")
@@ -212,15 +204,13 @@ async def test_what_is_said_of_credentials(
 
 @pytest.mark.parametrize("credential", [ALICE, IDENTITY, None])
 async def test_the_target_of_a_token_servers_redirect_doesnt_refuse_what_it_didnt_get(
-    registry: Recorder, other: Recorder, client: RegistryClient, credential: Credential | None
+    registry: Recorder, other: Recorder, credential: Credential | None
 ) -> None:
     registry.auth, registry.fault_at = "bearer", "/token"
     registry.fault = answering(307, Location=f"http://{other.host}/token")
 
     with pytest.raises(RegistryError) as failed:
-        await client.digest(
-            Repository(registry.host, "team/app", plain_http=True), "1.0.0", credential
-        )
+        await registry.client.digest(registry.app, "1.0.0", credential)
 
     assert "refuses the credentials" not in failed.value.message
     assert "redirects" in failed.value.message

@@ -12,8 +12,6 @@ from tests.long import LONG
 from tests.recorded_signatures import Recording
 from tests.signature_layout import INDEX_TYPE, encoded, index
 
-from copyrator.oci.client import RegistryClient
-from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 
 RECORDING = Recording.load()
@@ -48,21 +46,19 @@ class RecordedRegistry(FakeRegistry):
 
 @pytest.fixture
 async def recorded() -> AsyncIterator[RecordedRegistry]:
-    registry = RecordedRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
+    async with RecordedRegistry() as registry:
+        yield registry
 
 
 @pytest.mark.parametrize("case", SOME, ids=[case["name"] for case in SOME])
 async def test_recorded_signatures_are_found(
-    recorded: RecordedRegistry, client: RegistryClient, case: Mapping[str, Any]
+    recorded: RecordedRegistry, case: Mapping[str, Any]
 ) -> None:
     recorded.case = case
     expected = RECORDING.found(case)
-    repository = Repository(recorded.host, case["repository"], plain_http=True)
+    repository = recorded.repo(case["repository"])
 
-    found = await SignatureFinder(client).find(repository, case["digest"], None)
+    found = await SignatureFinder(recorded.client).find(repository, case["digest"], None)
 
     assert found.artifact == expected.artifact
     assert [one for one in expected.signatures if one in found.signatures] == sorted(
@@ -74,13 +70,15 @@ async def test_recorded_signatures_are_found(
 
 @pytest.mark.parametrize("case", ATTESTED, ids=[case["name"] for case in ATTESTED])
 async def test_recorded_attestations_are_found(
-    recorded: RecordedRegistry, client: RegistryClient, case: Mapping[str, Any]
+    recorded: RecordedRegistry, case: Mapping[str, Any]
 ) -> None:
     """By their annotation; cosign's signature beside them isn't one."""
     recorded.case = case
     expected = RECORDING.found(case).signatures
-    repository = Repository(recorded.host, case["repository"], plain_http=True)
+    repository = recorded.repo(case["repository"])
 
-    found = await SignatureFinder(client).find_attestations(repository, case["digest"], None)
+    found = await SignatureFinder(recorded.client).find_attestations(
+        repository, case["digest"], None
+    )
 
     assert found.signatures == (() if case["name"] == "attested-only-signed" else expected)

@@ -15,7 +15,7 @@ from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.tags import TagSelection
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import TAG_PAGE_BYTES, RegistryClient
+from copyrator.oci.client import TAG_PAGE_BYTES
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -24,32 +24,9 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"
-
-
-def repository(registry: FakeRegistry) -> Repository:
-    return Repository(registry.host, "team/app", plain_http=True)
-
-
-async def read(
-    client: RegistryClient, registry: FakeRegistry, credential: Credential | None = None
-) -> list[str]:
-    return [tag for piece in await pieces_of(client, registry, credential) for tag in piece]
-
-
-async def pieces_of(
-    client: RegistryClient, registry: FakeRegistry, credential: Credential | None = None
-) -> list[list[str]]:
-    pieces: list[list[str]] = []
-
-    async def take(tags: list[str]) -> None:
-        pieces.append(tags)
-
-    await client.tags(repository(registry), credential, take)
-    return pieces
 
 
 def pages(*answers: web.Response | Callable[[], web.Response]) -> Handler:
@@ -74,12 +51,10 @@ def following(last: str) -> str:
     return f'<{PATH}?n=1000&last={last}>; rel="next"'
 
 
-async def test_a_thousand_tags_are_asked_for_at_a_time(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_thousand_tags_are_asked_for_at_a_time(registry: FakeRegistry) -> None:
     registry.put("team/app", "1.0.0", "x")
 
-    assert await read(client, registry) == ["1.0.0"]
+    assert await registry.tags() == ["1.0.0"]
     assert registry.asked == [("GET", f"{PATH}?n=1000")]
 
 
@@ -95,12 +70,10 @@ async def test_a_thousand_tags_are_asked_for_at_a_time(
         '<?last=a>; rel="next"',
     ],
 )
-async def test_every_spelling_of_a_next_page_is_followed(
-    registry: FakeRegistry, client: RegistryClient, link: str
-) -> None:
+async def test_every_spelling_of_a_next_page_is_followed(registry: FakeRegistry, link: str) -> None:
     registry.fault = pages(page("a", link=link), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1][1].startswith(f"{PATH}?last=a")
 
 
@@ -108,12 +81,12 @@ async def test_every_spelling_of_a_next_page_is_followed(
     "link", ["<>; rel=next", "rel=next", f"{PATH}; rel=next", "<http://[>; rel=next"]
 )
 async def test_a_next_page_that_cannot_be_found_does_not_end_the_list(
-    registry: FakeRegistry, client: RegistryClient, link: str
+    registry: FakeRegistry, link: str
 ) -> None:
     registry.fault = pages(page("a", link=link))
 
     with pytest.raises(InvalidResponse, match="next page"):
-        await read(client, registry)
+        await registry.tags()
 
 
 @pytest.mark.parametrize(
@@ -136,21 +109,21 @@ async def test_a_next_page_that_cannot_be_found_does_not_end_the_list(
     ],
 )
 async def test_a_next_page_behind_a_proxy_is_followed_on_the_registrys_own_origin(
-    registry: FakeRegistry, client: RegistryClient, link: str
+    registry: FakeRegistry, link: str
 ) -> None:
     link = f"<{link.format(host=registry.host)}>; rel=next"
     registry.fault = pages(page("a", link=link), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1] == ("GET", f"{PATH}?last=a")
 
 
 async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     registry.fault = pages(page("a", link="</v2/next/a%2Fb?x=%2B>; rel=next"), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1] == ("GET", "/v2/next/a%2Fb?x=%2B")
 
 
@@ -170,13 +143,13 @@ async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
     ],
 )
 async def test_our_credentials_go_to_no_other_host(
-    registry: FakeRegistry, client: RegistryClient, link: str, named: str
+    registry: FakeRegistry, link: str, named: str
 ) -> None:
     link = f"<{link.format(path=PATH, host=registry.host)}>; rel=next"
     registry.fault = pages(page("a", link=link))
 
     with pytest.raises(InvalidResponse) as refused:
-        await read(client, registry, ALICE)
+        await registry.tags(ALICE)
     assert f"next page of tags on another host, {named}" in str(refused.value)
     assert str(refused.value).endswith("; refused")
     assert "password" not in str(refused.value)
@@ -185,23 +158,23 @@ async def test_our_credentials_go_to_no_other_host(
 
 @pytest.mark.parametrize("status", [400, 405, 406, 413, 414, 416, 422, 501])
 async def test_a_registry_that_refuses_the_size_of_a_page_is_asked_without_one(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     refusal = web.Response(status=status)
     registry.fault = pages(refusal, page("a", link=f"<{PATH}?last=a>; rel=next"), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert [path for _, path in registry.asked] == [f"{PATH}?n=1000", PATH, f"{PATH}?last=a"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 418, 429, 500, 502, 503])
 async def test_any_other_refusal_of_a_tag_list_is_an_error_at_once(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     registry.fault = pages(web.Response(status=status), page("a"))
 
     with pytest.raises(RegistryError):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 1
 
 
@@ -218,11 +191,11 @@ DIGESTS = [
 
 @pytest.mark.parametrize("digest", DIGESTS)
 async def test_a_digest_of_any_algorithm_among_the_tags_spoils_nothing(
-    registry: FakeRegistry, client: RegistryClient, digest: str
+    registry: FakeRegistry, digest: str
 ) -> None:
     registry.fault = pages(page("1.0.0", digest, "1.1.0"))
 
-    found = await read(client, registry)
+    found = await registry.tags()
 
     assert [tag for tag in found if tag != digest] == ["1.0.0", "1.1.0"]
     assert all(len(tag) <= 128 for tag in found)
@@ -230,12 +203,12 @@ async def test_a_digest_of_any_algorithm_among_the_tags_spoils_nothing(
 
 @pytest.mark.parametrize("tag", ["a" * 129, "1.0." + "0" * 128, "sha512:" + "g" * 128])
 async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
-    registry: FakeRegistry, client: RegistryClient, tag: str
+    registry: FakeRegistry, tag: str
 ) -> None:
     registry.fault = pages(page("1.0.0", tag))
 
     with pytest.raises(InvalidResponse, match="an invalid tag list"):
-        await read(client, registry)
+        await registry.tags()
 
 
 @pytest.mark.parametrize(
@@ -250,19 +223,18 @@ async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
 )
 async def test_an_error_on_the_second_page_is_an_error(
     registry: FakeRegistry,
-    client: RegistryClient,
     answer: web.Response,
     error: type[RegistryError],
 ) -> None:
     registry.fault = pages(page("a", link=following("a")), answer)
 
     with pytest.raises(error) as failed:
-        await read(client, registry)
+        await registry.tags()
     assert type(failed.value) is error
 
 
 async def test_a_page_that_comes_again_under_another_address_is_refused(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     async def counting(_: web.Request) -> web.StreamResponse:
         return page("a", link=following(str(len(registry.asked))))
@@ -270,14 +242,13 @@ async def test_a_page_that_comes_again_under_another_address_is_refused(
     registry.fault = counting
 
     with pytest.raises(InvalidResponse, match="same page again"):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 2
 
 
 @pytest.mark.parametrize("found", [["{}"], []])
 async def test_pages_without_end_are_refused(
     registry: FakeRegistry,
-    client: RegistryClient,
     monkeypatch: pytest.MonkeyPatch,
     found: list[str],
 ) -> None:
@@ -290,30 +261,30 @@ async def test_pages_without_end_are_refused(
     registry.fault = endless
 
     with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 7
 
 
 async def test_a_list_is_bounded_in_bytes(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tags, "TAG_LIST_BYTES", 100)
     registry.fault = pages(page("a" * 60, link=following("a")), page("b" * 60, link=following("b")))
 
     with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
+        await registry.tags()
 
 
-async def test_a_page_is_bounded_in_bytes(registry: FakeRegistry, client: RegistryClient) -> None:
+async def test_a_page_is_bounded_in_bytes(registry: FakeRegistry) -> None:
     registry.fault = pages(page(*["a" * 128] * (TAG_PAGE_BYTES // 128)))
 
     with pytest.raises(InvalidResponse, match=f"longer than {TAG_PAGE_BYTES} bytes"):
-        await read(client, registry)
+        await registry.tags()
 
 
 async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
     now = 1000.0
-    client = registry_client(clock=lambda: now)
+    registry.client = registry_client(clock=lambda: now)
 
     def late() -> web.Response:
         nonlocal now
@@ -323,26 +294,26 @@ async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
     registry.fault = pages(page("a", link=following("a")), late)
 
     with pytest.raises(RegistryUnreachable, match="takes more than 600 s"):
-        await read(client, registry)
-    await client.close()
+        await registry.tags()
 
 
-async def test_a_registry_that_does_not_page_is_read_in_pieces(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_registry_that_does_not_page_is_read_in_pieces(registry: FakeRegistry) -> None:
     everything = [f"1.0.{i}" for i in range(2500)]
     registry.fault = pages(page(*everything))
 
-    pieces = await pieces_of(client, registry)
+    pieces: list[list[str]] = []
+
+    async def take(tags: list[str]) -> None:
+        pieces.append(tags)
+
+    await registry.client.tags(registry.app, None, take)
 
     assert max(len(piece) for piece in pieces) <= 1000
     assert [tag for piece in pieces for tag in piece] == everything
 
 
 @pytest.mark.parametrize("paged", [True, False])
-async def test_twenty_thousand_tags_cost_little_memory(
-    registry: FakeRegistry, client: RegistryClient, paged: bool
-) -> None:
+async def test_twenty_thousand_tags_cost_little_memory(registry: FakeRegistry, paged: bool) -> None:
     total, size = 20_000, 1000 if paged else 20_000
 
     async def many(request: web.Request) -> web.StreamResponse:
@@ -357,7 +328,7 @@ async def test_twenty_thousand_tags_cost_little_memory(
     wanted = parse_version("1.*")
     assert isinstance(wanted, VersionRange)
     selection = TagSelection(wanted)
-    await read(client, registry)  # sessions, caches
+    await registry.tags()  # sessions, caches
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
 
@@ -365,7 +336,7 @@ async def test_twenty_thousand_tags_cost_little_memory(
         for tag in tags:
             selection.add(tag)
 
-    await client.tags(repository(registry), None, add)
+    await registry.client.tags(registry.app, None, add)
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
