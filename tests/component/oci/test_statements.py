@@ -615,7 +615,7 @@ async def sign_with(registry: Attested, content: bytes, password: bytes | None =
 
 
 async def test_an_encrypted_key_signs_with_its_password_and_no_other(signed: Attested) -> None:
-    """What is wrong with others is said in tests/unit/signatures/test_private_keys.py."""
+    """What is wrong with others is said in tests/unit/signatures/test_keys.py."""
     locked = serialization.BestAvailableEncryption(b"pa55")
     form = serialization.PrivateFormat.PKCS8
     encrypted = KEY.private_bytes(serialization.Encoding.PEM, form, locked)
