@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -109,40 +108,6 @@ def test_what_runs_the_operator_alone_asks_for_its_lock(
 ) -> None:
     (clone.root / "hack" / "make_venv.py").write_text("import sys; sys.exit(str(sys.argv[1:]))\n")
     assert clone.run(*command.split()).stderr == f"['{lock}']\n"
-
-
-def test_another_lock_has_its_own_and_a_package_that_is_not_the_locked_one_is_refused(
-    built: tuple[Clone, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """In this process, and with a copy of the empty environment: to make one takes seconds."""
-    clone, _ = built
-    before = clone.environments
-    package = tmp_path / "thing-1.0-py3-none-any.whl"
-    package.write_bytes(b"not what was locked")
-    lock = tmp_path / "requirements-dev.lock"
-    lock.write_text(f"thing @ {package.as_uri()} --hash=sha256:{'0' * 64}\n")
-    run, made = subprocess.run, []
-
-    def copying(command: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
-        if command[1:3] != ["-m", "venv"]:
-            return run(command, **options)
-        made.append(Path(command[3]))
-        shutil.copytree(before[0], command[3], symlinks=True)
-        (made[0] / "complete").unlink()
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setenv("COPYRATOR_CACHE", str(clone.cache))
-    monkeypatch.setattr(make_venv.subprocess, "run", copying)
-    assert make_venv.main(lock) == 1
-    assert len(made) == 1
-    assert made != before
-    said = capfd.readouterr().err
-    assert "DO NOT MATCH THE HASHES" in said
-    assert "nothing is left half done" in said
-    assert clone.environments == before
 
 
 def test_without_a_suitable_python_it_says_what_to_install(clone: Clone, tmp_path: Path) -> None:

@@ -413,24 +413,6 @@ def test_force_update_takes_the_status_subresource(crds: Api, namespace: Any) ->
     assert patched["metadata"]["generation"] == 1
 
 
-def test_a_spec_change_raises_the_generation_and_leaves_the_status(
-    crds: Api, namespace: Any
-) -> None:
-    body = good()
-    body["metadata"]["namespace"] = namespace("status")
-    path = f"{collection_of(body)}/x"
-    crds.create(collection_of(body), body)
-    crds.patch(f"{path}/status", {"status": {"sources": 1}})
-    after = crds.patch(path, {"spec": {"suspend": True}, "status": {"sources": 9}})
-    assert after["metadata"]["generation"] == 2
-    assert after["status"] == {"sources": 1}
-    old_form = old()
-    old_form["metadata"] = {"name": "y", "namespace": body["metadata"]["namespace"]}
-    crds.create(collection_of(old_form), old_form)
-    after = crds.patch(object_path(old_form), {"selector": "c=d"})
-    assert after["metadata"]["generation"] == 2
-
-
 def test_conditions_are_merged_by_type(crds: Api, namespace: Any) -> None:
     body = bundle()
     body["metadata"]["namespace"] = home = namespace("status")

@@ -1,7 +1,6 @@
 """The local control plane and its node, as far as no other test would notice a fault of them."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -61,32 +60,6 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
-@pytest.mark.parametrize(
-    ("moment", "number"),
-    [("etcd.log", signal.SIGTERM), ("kube-apiserver.log", signal.SIGINT)],
-)
-def test_an_interrupted_start_leaves_nothing(
-    tmp_path: Path, moment: str, number: signal.Signals
-) -> None:
-    state = tmp_path / "interrupted"
-    starter = subprocess.Popen(
-        cluster_command("up", "--no-node", state=state),
-        env=hack_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    log = state / "logs" / moment
-    eventually(log.exists, f"{moment} to appear", 180, every_seconds=0.005)
-
-    starter.send_signal(number)
-    _, complaint = starter.communicate(timeout=120)
-
-    assert starter.returncode != 0
-    assert b"Traceback" not in complaint
-    assert marked(state) == []
-    assert not state.exists()
-
-
 def names(api: Api) -> list[str]:
     try:
         return [item["metadata"]["name"] for item in api.get("/api/v1/namespaces")["items"]]
@@ -104,45 +77,6 @@ def test_up_starts_what_is_down_and_keeps_the_data(own_cluster: Cluster) -> None
 
     assert set(again.status().values()) == {True}
     assert "kept" in names(again.api())
-
-
-def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_path: Path) -> None:
-    up = cluster_command("up", state=own_cluster.state_dir)
-    said = subprocess.run(
-        up, env=hack_environment(), check=True, capture_output=True, text=True
-    ).stdout
-    use = re.search(r"^Use it: +(.+)$", said, re.MULTILINE)
-    stop = re.search(r"^Stop it: +(.+)$", said, re.MULTILINE)
-    assert use
-    assert stop
-    looked = stop[1].replace(" down", " status")  # the others need the cluster still
-    assert looked != stop[1]
-    script = (
-        f"cd {tmp_path}\ncopyrator --version\n"
-        "kubectl copyrator get --help\nkubectl get namespaces -o name\necho $COPYRATOR_REGISTRY"
-    )
-    clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-
-    shell = subprocess.run(
-        ["/bin/sh", "-ec", f"{use[1]}\n{looked}\n{script}"],
-        cwd=HACK.parent,
-        env={**clean, **own_cluster_variables()},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert shell.returncode == 0, shell.stdout + shell.stderr
-    assert "copyrator 0." in shell.stdout
-    assert "Usage: kubectl copyrator get" in shell.stdout
-    assert "namespace/kube-system" in shell.stdout
-    assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
-
-
-def own_cluster_variables() -> dict[str, str]:
-    """Where caches and states are."""
-    names = ("COPYRATOR_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "PYTHON")
-    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def test_stopping_leaves_nothing_not_even_pods(own_cluster: Cluster) -> None:
