@@ -100,9 +100,7 @@ async def test_a_login_is_fetched_once_and_shared_until_two_thirds_of_its_life()
 
 
 async def test_a_refused_login_is_renewed_once() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     found = await asyncio.gather(*(logins.login(SHOP, again=True) for _ in range(20)))
     assert {one.credential.password for one in found} == {"password-2"}
     cloud.now += REFUSED_SECONDS - 1
@@ -134,9 +132,7 @@ async def test_an_error_is_kept_for_a_while_and_ends_by_itself() -> None:
     ],
 )
 async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: RegistryError) -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = error
     cloud.now += LIFE * 2 / 3
     found = await logins.login(SHOP)
@@ -150,13 +146,19 @@ async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: Registr
 
 
 async def test_a_renewal_that_fails_for_one_repository_ends_the_login_of_no_other() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = IdentityUnavailable("down")
     with pytest.raises(IdentityUnavailable):
         await logins.login(SHOP, again=True)
     assert (await logins.login(SHOP)).credential.password == "password-1"
+
+
+async def logged_in() -> tuple[Cloud, SharedLogins]:
+    """A cloud that has given one login."""
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    return cloud, logins
 
 
 @dataclass
@@ -258,9 +260,7 @@ async def test_a_login_outlives_an_api_server_that_is_away() -> None:
 
 
 async def test_a_cloud_that_refuses_the_identity_ends_its_login() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = IdentityRefused("no")
     cloud.now += LIFE * 2 / 3
     with pytest.raises(IdentityRefused):
@@ -276,9 +276,7 @@ async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
 
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 async def test_a_step_of_the_clock_ends_no_login_and_lets_none_live_on(step: float) -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.step = step
     cloud.now += LIFE * 2 / 3 - 1
     assert (await logins.login(SHOP)).credential.password == "password-1"
@@ -317,9 +315,7 @@ async def test_a_slow_cloud_for_one_identity_delays_no_other() -> None:
 
 
 async def test_a_login_that_has_not_ended_is_used_while_it_is_renewed() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.now += LIFE * 2 / 3
     cloud.gate = gate = asyncio.Event()
     renewal = asyncio.create_task(logins.login(SHOP))

@@ -86,7 +86,6 @@ ELSEWHERE = "http://OTHER/v2/team/app/manifests/1.0.0"
 CASES = {
     # Without credentials.
     "none, basic": Case(None, REQUIRES, "basic"),
-    "none, token server": Case(None, REQUIRES, "bearer"),
     "none, 401 without a challenge": Case(None, REQUIRES, status=401, at="/v2/"),
     "none, 403": Case(None, DENIED + "(403); spec.auth names no Secret", status=403, at="/v2/"),
     "none, a token that is forbidden": Case(
@@ -99,18 +98,10 @@ CASES = {
     "403, an open API": Case(
         ALICE, f"{DENIED}(403){NOT_SENT}", status=403, open_api=True, at="/v2/"
     ),
-    "403 everywhere": Case(ALICE, f"{DENIED}(403){NOT_SENT}", status=403, at="/v2/"),
     "401 without a challenge, an open API": Case(
         ALICE, f"{DENIED}(401){NOT_SENT}", status=401, open_api=True, at="/v2/"
     ),
-    "401 without a challenge everywhere": Case(
-        ALICE, f"{DENIED}(401){NOT_SENT}", status=401, at="/v2/"
-    ),
     "an identity token for basic": Case(IDENTITY, ONLY_TOKEN, "basic"),
-    "a registry token for basic": Case(TOKEN, ONLY_TOKEN, "basic"),
-    "a user with an identity token for basic": Case(
-        Credential("alice", identity_token="refresh-s3cret"), ONLY_TOKEN, "basic"
-    ),
     "redirected to one that requires some": Case(
         ALICE, REDIRECTS.format("requires credentials"), status=307, location=ELSEWHERE, at="/v2/"
     ),
@@ -129,20 +120,13 @@ CASES = {
             challenge=challenge,
             at="/v2/",
         )
-        for challenge in ("Bearer", 'Bearer service="x"', 'bearer realm=""', 'Bearer realm="x')
+        for challenge in ("Bearer", 'bearer realm=""')
     },
     "a token server over plain HTTP to another place": Case(
         ALICE,
         "HOST has a token server that isn't a URL",
         status=401,
         challenge='Bearer realm="nowhere"',
-        at="/v2/",
-    ),
-    "a token server with a password of its own": Case(
-        ALICE,
-        "HOST has a token server that isn't a URL",
-        status=401,
-        challenge='Bearer realm="http://mallory:hunter2@HOST/token"',
         at="/v2/",
     ),
     # Sent, and refused.
@@ -158,7 +142,6 @@ CASES = {
         ALICE, REFUSES, status=401, challenge=BASIC, after_login=401, at="/manifests/"
     ),
     "the token server": Case(Credential("alice", "wrong"), SERVER, "bearer"),
-    "an identity token": Case(Credential(identity_token="old"), SERVER, "bearer"),
     "the registry, after a token": Case(
         ALICE,
         REFUSES,

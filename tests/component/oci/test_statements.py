@@ -151,17 +151,9 @@ async def test_a_statement_is_found_and_proves_what_it_says(either: Attested) ->
     evidence = judge(either.digest, await either.find_all(), [trusted])
     assert evidence.statements == (statement(either.digest),)
     assert not pushed.deleted
-
-
-async def test_the_manifest_is_laid_out_as_cosigns(signed: Attested) -> None:
-    bundle = await signed.make_bundle()
-    pushed = await signed.upload(bundle)
-
-    stored = json.loads(signed.untagged[NAME, pushed.manifest])
-    expected = sigstore_bundle(
-        signed.bundle, bundle, predicate=DEPLOYED_PREDICATE, created="2027-01-04T09:00:00Z"
-    )
-    assert stored == expected
+    assert json.loads(either.untagged[NAME, pushed.manifest]) == sigstore_bundle(
+        either.bundle, bundle, predicate=DEPLOYED_PREDICATE, created="2027-01-04T09:00:00Z"
+    ), "as cosign lays it out"
 
 
 async def test_the_same_statement_again_is_the_same_manifest_and_listed_once(
@@ -317,13 +309,8 @@ async def test_an_index_that_is_overwritten_all_the_time_ends_the_push(signed: A
     ("content", "says"),
     [
         (b"[]", "isn't an index"),
-        (b"<html>", "isn't an index"),
-        (b'{"manifests": 7}', "isn't an index"),
         (b'{"manifests": [7]}', "isn't an index"),
-        (b'{"layers": []}', "isn't an index"),
         (b'{"manifests": [' + b"{}," * 349_500 + b"{}]}", "more than 1048576 bytes"),
-        (b'{"manifests": [{"x": [' + b"1e308," * 170_000 + b"1]}]}", "more than 1048576 bytes"),
-        (b"[" * 2**16, "isn't an index"),
         (b'{"manifests": [], "x": "' + b"x" * 2**20 + b'"}', "longer than"),
     ],
 )
@@ -355,15 +342,11 @@ async def test_an_index_that_cannot_be_read_is_not_taken_for_an_empty_one(signed
 
 
 REFUSALS = [
-    (401, AuthenticationFailed),
     (403, AuthenticationFailed),
     (404, PushRefused),
-    (405, PushRefused),
     (409, PushRefused),
-    (413, PushRefused),
     (429, RateLimited),
     (500, RegistryUnreachable),
-    (503, RegistryUnreachable),
     (307, InvalidResponse),
 ]
 
@@ -403,14 +386,9 @@ async def test_an_immutable_tag_is_named_with_the_remedy(signed: Attested, statu
 
 LOCATIONS = [
     "http://evil.example.com/upload?state=x",
-    "https://127.0.0.1:1/upload",
     "http://127.0.0.1:1/upload",
-    "http://HOST@evil.example.com/upload",
     "http://alice:x@HOST/upload",
-    "ftp://HOST/upload",
     "http://[::1/upload",
-    "upload",
-    "httpx",
 ]
 
 
