@@ -721,7 +721,7 @@ REACHES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {
             "spec/policyTypes": ["Ingress"],
             "spec/ingress/0/from": POLICY["networkPolicy.metricsFrom"],
-            "spec/ingress/0/ports/http/port": "http",
+            "spec/ingress/0/ports/0/port": "http",
             "spec/ingress/1/from": POLICY["networkPolicy.webhookFrom"],
             "spec/ingress/1/ports/0/port": "webhook",
             "spec/ingress/2/ports/0/port": "webhook",  # the other replica
@@ -750,7 +750,7 @@ REACHES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 def at(found: Any, path: str) -> Any:
     """A value of an object; an entry of a list by its number or name, None where there is none."""
     pod = "spec/template/spec"
-    path = path.replace("CONTAINER", "POD/containers/0").replace("POD", pod)
+    path = path.replace("CONTAINER/", "POD/containers/0/").replace("POD/", f"{pod}/")
     for part in path.split("/"):
         if isinstance(found, list):
             found = dict(enumerate(found)) | {one.get("name"): one for one in found}
