@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.bundles.features.freeze.test_freeze import Terminal, waits
 from tests.e2e.copies.conftest import User, encoded
-from tests.e2e.installation import install
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.installation import apply, install
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.vanishing import vanish
 
@@ -40,12 +41,15 @@ def scoped(
     for name in places:
         api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     home, one, two, _ = places
-    values = {"watchNamespaces": [home, one, two]}
+    often = {"bundles.timerInterval": 3, "bundles.timerIdle": 1}
+    values = {"watchNamespaces": [home, one, two], **often}
     rendered = render(cluster.helm, namespace=home, values=values)
+    rendered.deployment["spec"]["replicas"] = 0
     assert "ClusterRole" not in {role["kind"] for role in rendered.rights}
     user = User(api)
     account = f"system:serviceaccount:{home}:{rendered.service_account}"
     kubeconfig = install(cluster, home, rendered)
+    apply(api, [rendered.deployment])
     requests = cluster.requests()
     with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
         operator.wait_ready()
@@ -105,6 +109,26 @@ def test_it_deploys_and_uninstalls_in_its_namespaces(scoped: Scoped, tmp_path):
     assert "finalizers" not in untouched["metadata"]
     team.delete("bundles", "app")
     team.wait_gone("configmaps", "app-app")
+
+
+def test_freezes_are_obeyed_with_roles_alone(scoped: Scoped, tmp_path):
+    """It reads those of the namespaces that it serves, and watches no others."""
+    team = make_team(scoped.cluster, scoped.user.api, scoped.two, tmp_path)
+    terminal = Terminal(scoped.cluster, scoped.home)
+    digest = team.publish("1.0.0", "first")
+    terminal.types(f"freeze -n {scoped.two}", reason="inventory")
+    team.bundle("shop")
+    assert "inventory" in waits(team)["message"], "from the first deploy on"
+    assert "inventory" in terminal.types(f"why shop --kind bundle -n {scoped.two}")
+    terminal.types("freeze --all", reason="incident")
+    terminal.types(f"thaw -n {scoped.two}")
+    until(lambda: "all namespaces are frozen" in waits(team)["message"], "the other freeze")
+    said = terminal.types("freeze -n default", code=1, reason="not ours")
+    assert "serves only the namespaces" in said
+    assert scoped.two in said
+    assert team.jobs("shop") == []
+    terminal.types("thaw --all")
+    team.wait_deployed("shop", digest)
 
 
 def test_nothing_is_asked_outside_nor_cluster_wide_nor_in_vain(scoped: Scoped):
