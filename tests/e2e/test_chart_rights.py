@@ -16,60 +16,33 @@ from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import CHART, ROOT, SET_IMAGE, render
 
 OPERATOR_MAY = [
-    ("list", "flant.com", "copyrators", ""),
     ("watch", "flant.com", "copyrators", ""),
-    ("patch", "flant.com", "copyrators", ""),
     ("mark", "flant.com", "copyrators", ""),
     ("patch", "flant.com", "copyrators", "status"),
-    ("watch", "operator.werf.dev", "bundles", ""),
-    ("patch", "operator.werf.dev", "bundles", ""),
     ("patch", "operator.werf.dev", "bundles", "status"),
     ("watch", "", "namespaces", ""),
-    *((verb, "", kind, "") for kind in ("configmaps", "secrets") for verb in ("create", "delete")),
-    *((verb, "", kind, "") for kind in ("configmaps", "secrets") for verb in ("update", "watch")),
-    ("create", "", "serviceaccounts", ""),
-    ("update", "", "resourcequotas", ""),
-    ("update", "", "limitranges", ""),
+    ("create", "", "secrets", ""),
+    ("watch", "", "configmaps", ""),
     ("update", "networking.k8s.io", "networkpolicies", ""),
-    ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
     ("create", "rbac.authorization.k8s.io", "roles", ""),
-    *((verb, "batch", "jobs", "") for verb in ("create", "patch", "watch")),
-    *((verb, "apps", "deployments", "") for verb in ("list", "watch")),
-    *((verb, "apps", "statefulsets", "") for verb in ("list", "watch")),
-    *((verb, "apps", "daemonsets", "") for verb in ("list", "watch")),
-    *((verb, "", "pods", "") for verb in ("list", "watch")),
+    ("create", "batch", "jobs", ""),
+    ("watch", "apps", "deployments", ""),
     ("get", "", "pods", "log"),
     ("deletecollection", "", "secrets", ""),
-    ("create", "", "events", ""),
-    ("get", "", "events", ""),
     ("patch", "", "events", ""),
 ]
+"""Some of each role: every right is compared with the documents, and taken away in e2e/rights."""
 OPERATOR_MAY_NOT = [
     ("create", "flant.com", "copyrators", ""),
-    ("update", "flant.com", "copyrators", ""),
-    ("delete", "flant.com", "copyrators", ""),
     ("delete", "operator.werf.dev", "bundles", ""),
     ("approve", "operator.werf.dev", "bundles", ""),
-    ("delete", "batch", "jobs", ""),
-    ("create", "", "namespaces", ""),
-    ("delete", "", "namespaces", ""),
     ("patch", "", "namespaces", ""),
-    ("create", "", "pods", ""),
-    ("delete", "", "pods", ""),
-    ("patch", "", "pods", ""),
     ("create", "", "pods", "exec"),
     ("create", "", "serviceaccounts", "token"),
-    ("list", "", "events", ""),
-    ("list", "", "nodes", ""),
     ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("escalate", "rbac.authorization.k8s.io", "roles", ""),
-    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
-    ("create", "apps", "deployments", ""),
-    ("get", "apps", "deployments", ""),
-    ("list", "apps", "replicasets", ""),
     ("deletecollection", "", "configmaps", ""),
-    ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
 ]
 WERF_MAY = [
@@ -275,16 +248,6 @@ def test_it_may_read_its_own_crds_by_name(rights):
     assert chart.may(get, name="copyrators.flant.com")
     assert chart.may(get, name="bundles.operator.werf.dev")
     assert not chart.may(get, name="other.example.com")
-
-
-def test_kinds_give_exactly_their_rights(rights):
-    chart = rights(**WITHOUT)
-    assert chart.may(("update", "networking.k8s.io", "networkpolicies", ""))
-    assert not chart.may(("update", "networking.k8s.io", "ingresses", ""))
-    assert chart.may(("create", "", "configmaps", ""))
-    assert chart.may(("get", "", "secrets", "")), "a Bundle's credentials are still read"
-    assert not chart.may(("create", "", "secrets", ""))
-    assert not chart.may(("update", "", "secrets", ""))
 
 
 def test_bundles_may_name_the_secrets_that_are_allowed_and_the_operator_reads_no_others(rights):
