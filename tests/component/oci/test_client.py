@@ -156,11 +156,6 @@ async def test_another_manifest_than_the_digest_asked_for_is_refused(
         await registry.resolve(tag=asked)
 
 
-async def test_an_unknown_tag_is_not_found(registry: FakeRegistry) -> None:
-    with pytest.raises(TagNotFound, match=r"team/app has no tag 9\.9\.9"):
-        await registry.resolve(tag="9.9.9")
-
-
 async def test_basic_credentials_are_sent_when_asked_for(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "basic", {"alice": "s3cret"}
     digest = registry.put("team/app", "1.0.0", "one")
@@ -374,19 +369,6 @@ async def test_bad_credentials_are_refused_once_and_not_retried(
     assert len(registry.asked) <= 3
     assert "wrong" not in str(failed.value)
     assert "spec.auth" in str(failed.value)
-
-
-async def test_a_registry_that_wants_no_password_any_more_is_asked_without_one(
-    registry: FakeRegistry,
-) -> None:
-    digest = registry.put("team/app", "1.0.0", "one")
-    registry.auth = "basic"
-    with pytest.raises(AuthenticationFailed):
-        await registry.resolve()
-
-    registry.auth = ""
-
-    assert await registry.resolve() == digest
 
 
 async def test_a_token_server_that_has_moved_is_found(registry: FakeRegistry) -> None:

@@ -377,9 +377,3 @@ def test_any_signed_statement_is_judged(body: bytes) -> None:
         assert document["_type"] == sigstore_bundle.STATEMENT_TYPE
         digests = [each.get("digest", {}).get("sha256") for each in document["subject"]]
         assert ARTIFACT.digest.removeprefix("sha256:") in digests
-
-
-@given(st.binary(max_size=2000), st.sampled_from([cosign_payload, sigstore_bundle]))
-def test_noise_is_invalid(noise: bytes, module: Any) -> None:
-    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", noise, PAYLOAD.annotations)
-    assert not _accepts(module, signature)

@@ -248,17 +248,6 @@ def test_a_time_stamp_makes_no_certificate_one_for_code_signing() -> None:
     assert str(caught.value).split("; ", 1)[1].endswith("has a keyUsage that isn't critical")
 
 
-def test_what_is_wrong_with_the_authorities_file_is_said_of_that_file() -> None:
-    stamp = partial(make_time_stamp, chain=make_tsa())
-    envelope = as_signature(make_envelope(stamp=stamp))
-    with pytest.raises(InvalidSignatureError) as caught:
-        verify(ARTIFACT, envelope, make_trust(tsa=b"text"), LATER)
-    assert str(caught.value).endswith(
-        ": the time stamp authorities' file has no certificate in PEM; put the CA's root "
-        "certificate there"
-    )
-
-
 @pytest.mark.parametrize(
     ("accuracy", "margin"),
     [
