@@ -69,6 +69,11 @@ def test_import_operator_is_the_standard_librarys(folder: str) -> None:
     assert Path(result.stdout.strip()).parent == Path(sysconfig.get_path("stdlib"))
 
 
+def test_an_operator_whose_bundles_ask_for_no_signature_loads_no_cryptography() -> None:
+    libraries = ("cryptography", "oras", "rfc3161_client", "sigstore")
+    assert loaded("import copyrator.runtime.app", libraries) == []
+
+
 def test_the_extra_of_keyless_signatures_is_imported_only_when_it_is_needed() -> None:
     code = "import copyrator.signatures.keyless, copyrator.signatures.judge"
     assert loaded(code, ("sigstore", "pydantic")) == []
@@ -171,6 +176,11 @@ def test_completion_of_a_command_loads_no_command() -> None:
         "assert [one.value for one in cli.shell_complete(click.Context(cli), 'why')] == ['why']"
     )
     assert loaded(code, ("aiohttp", "rich"), "copyrator.cli.") == []
+
+
+def test_validate_loads_no_http_client() -> None:
+    code = "from copyrator.cli import cli; cli.get_command(None, 'validate')"
+    assert loaded(code, ("aiohttp",)) == []
 
 
 @pytest.mark.parametrize(

@@ -450,13 +450,6 @@ def labels_of(found: dict[str, Any]) -> dict[str, str]:
     return found["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("release", ["y", "1", "null"] if LONG else ["null"])
-def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
-    printed = cluster.helm("template", release, str(CHART), *SET_IMAGE, "--namespace", "default")
-    found = [one["metadata"].get("labels") or {} for one in documents(printed)]
-    assert {one.get("app.kubernetes.io/instance", release) for one in found} == {release}
-
-
 REFUSED: list[tuple[str, Any]] = [
     ("image.tagg", "1"),
     ("image.digest", "latest"),
