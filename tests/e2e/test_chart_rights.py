@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e import rbac
 from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
 from tests.e2e.rights.roles import rights_of_chart
@@ -188,25 +189,12 @@ class Rights:
         for one in self._clusterwide:
             name = one["metadata"]["name"]
             if self.home in name:
-                self._api.delete(f"{RBAC}/{one['kind'].lower()}s/{name}")
+                self._api.delete(f"{rbac.RBAC}/{one['kind'].lower()}s/{name}")
 
 
 def is_allowed(api, user: str, request, namespace: str = "", name: str = "") -> bool:
-    verb, group, resource, subresource = request
-    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "resourceAttributes": {**asked, "namespace": namespace, "name": name},
-        },
-    }
-    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(answer["status"]["allowed"])
-
-
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+    asked = dict(zip(("verb", "group", "resource", "subresource"), request, strict=True))
+    return rbac.may(api, user, **asked, namespace=namespace, name=name)
 
 
 @pytest.fixture(scope="module")
@@ -413,13 +401,7 @@ def test_people_may_do_what_the_chart_says_in_their_namespace_only(api, rights, 
     rights()
     team, other = namespace("team"), namespace("other")
     for role in PEOPLE_MAY:
-        body = {
-            "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"},
-            "subjects": [{"kind": "User", "name": f"has-{role}"}],
-        }
-        body["roleRef"]["name"] = role
-        api.create(f"{RBAC}/namespaces/{team}/rolebindings", body)
+        rbac.bind(api, rbac.user(f"has-{role}"), role, team)
 
     def may(role: str, asked: str, where: str = team) -> bool:
         verb, _, rest = asked.partition(" ")
