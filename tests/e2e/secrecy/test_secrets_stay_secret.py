@@ -29,8 +29,7 @@ from tests.e2e.installation import install
 from tests.e2e.operator_process import DIRECT, OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.secrecy import traces
-from tests.e2e.secrecy.hostile_registry import hostile_registry
-from tests.e2e.secrecy.quoting_webhook import quoting_cluster, quoting_webhook
+from tests.e2e.secrecy.quoting import hostile_registry, quoting_cluster, quoting_webhook
 from tests.e2e.secrecy.sentinels import Sentinels
 from tests.e2e.vanishing import vanish
 from tests.kubeconfigs import document
