@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -109,27 +108,9 @@ class Azure:
         return caught.value.message
 
 
-@pytest.fixture(scope="module")
-def servers(real_registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Started once: a hundred tests take less time so."""
-    directory = tmp_path_factory.mktemp("clouds") / "stage"
-    with Stage.running(directory, real_registry) as stage, stage.in_this_process():
-        yield stage
-
-
 @pytest.fixture
-def stage(servers: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    for name in list(os.environ):
-        if name.startswith(("AZURE_", "IDENTITY_", "MSI_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SSL_CERT_FILE", str(servers.ca))
-    servers.forget()
-    return servers
-
-
-@pytest.fixture
-async def cloud(stage: Stage) -> AsyncIterator[Azure]:
-    tokens = OwnTokens()
+async def cloud(cloud_stage: Stage) -> AsyncIterator[Azure]:
+    stage, tokens = cloud_stage, OwnTokens()
     entra = Entra(stage, tokens)
     entra.let(TENANT, CLIENT, SUBJECT)
     registry = AzureRegistry(stage, entra, HOST, {CLIENT: READER})
