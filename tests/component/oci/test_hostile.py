@@ -155,19 +155,6 @@ async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_two_hundred_thousand_tags_without_pages_are_read(registry: FakeRegistry) -> None:
-    registry.client = registry_client(60.0)
-    body = json.dumps({"tags": [f"1.{i}.0-rc.1" for i in range(200_000)]})
-    registry.fault = answering(200, body)
-    count = 0
-
-    async def take(tags: list[str]) -> None:
-        nonlocal count
-        count += len(tags)
-
-    await registry.client.tags(registry.app, None, take)
-
-    assert count == 200_000
 
 
 async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(

@@ -287,21 +287,6 @@ async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
         await registry.tags()
 
 
-async def test_a_registry_that_does_not_page_is_read_in_pieces(registry: FakeRegistry) -> None:
-    everything = [f"1.0.{i}" for i in range(2500)]
-    registry.fault = pages(page(*everything))
-
-    pieces: list[list[str]] = []
-
-    async def take(tags: list[str]) -> None:
-        pieces.append(tags)
-
-    await registry.client.tags(registry.app, None, take)
-
-    assert max(len(piece) for piece in pieces) <= 1000
-    assert [tag for piece in pieces for tag in piece] == everything
-
-
 @pytest.mark.parametrize("paged", [True, False])
 async def test_twenty_thousand_tags_cost_little_memory(registry: FakeRegistry, paged: bool) -> None:
     total, size = 20_000, 1000 if paged else 20_000
