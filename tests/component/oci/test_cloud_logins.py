@@ -1,20 +1,24 @@
-"""Tokens of clouds: when one is asked for, who shares it, and who gets it."""
+"""Tokens of clouds: when one is asked for, who shares it, and the threads that ask for it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 
 from copyrator.api.clouds import CloudRegistry, Provider, read_registry
-from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.clouds import calls
+from copyrator.clouds.calls import CLOUD_CALLS, Account, Calls, Issued
 from copyrator.clouds.logins import (
     ACCOUNT_SECONDS,
     CLOUD_LOGINS,
@@ -40,6 +44,7 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.exchange import Request, Response
 from copyrator.oci.transport import RegistryTransport
+from copyrator.workqueue.fairness import working_for
 
 SHOP = CloudIdentity(read_registry(Provider.AZURE, "shop.azurecr.io"), "prod")
 LIFE = 3600.0
@@ -437,3 +442,83 @@ async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() ->
     assert OURS.fingerprint == Credential("user", "password-1", cloud=SHOP).fingerprint
     other = Credential(cloud=CloudIdentity(SHOP.registry, "prod", "werf"))
     assert other.fingerprint != OURS.fingerprint
+
+
+def new_calls() -> Calls:
+    return Calls(RegistryTransport(metrics=Metrics()), lambda: datetime.now(UTC))
+
+
+async def test_a_function_runs_beside_the_event_loop() -> None:
+    found = await new_calls().run(
+        Provider.AWS, lambda text: text + threading.current_thread().name, "in "
+    )
+    assert found == "in aws login"
+
+
+async def test_a_library_that_is_missing_is_named_with_the_remedy() -> None:
+    def fail() -> NoReturn:
+        raise ModuleNotFoundError("botocore")
+
+    with pytest.raises(IdentityMissing, match=r"image\.variant=clouds.*copyrator\[aws\]"):
+        await new_calls().run(Provider.AWS, fail)
+
+
+async def test_one_that_hangs_holds_its_slot_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CLOUD_CALL_SECONDS", 0.05)
+    ours, gate = new_calls(), threading.Event()
+
+    async def hang(namespace: str) -> None:
+        with working_for(namespace), pytest.raises(IdentityUnavailable, match="didn't give"):
+            await ours.run(Provider.AWS, gate.wait)
+
+    await asyncio.gather(hang("a"), hang("a"))
+    with working_for("b"):  # another namespace has its own
+        assert await ours.run(Provider.AWS, lambda: 1) == 1
+    with working_for("a"):
+        third = asyncio.create_task(ours.run(Provider.AWS, lambda: 2))
+    done, _ = await asyncio.wait([third], timeout=0.3)
+    assert not done
+    gate.set()
+    assert await third == 2
+
+
+async def test_no_more_than_a_number_run_at_a_time() -> None:
+    ours, running, most = new_calls(), 0, 0
+    lock, all_of_them = threading.Lock(), threading.Barrier(CLOUD_CALLS)
+
+    def count() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        all_of_them.wait(60)
+        with lock:
+            running -= 1
+
+    async def one(number: int) -> None:
+        with working_for(f"n{number}"):
+            await ours.run(Provider.AZURE, count)
+
+    await asyncio.gather(*(one(number) for number in range(5 * CLOUD_CALLS)))
+    assert most == CLOUD_CALLS
+
+
+def test_the_end_of_the_process_doesnt_wait_for_one_that_hangs() -> None:
+    code = """
+import asyncio, threading, time
+from datetime import UTC, datetime
+from copyrator.api.clouds import Provider
+from copyrator.clouds.calls import Calls
+begun = threading.Event()
+def hang():
+    begun.set()
+    threading.Event().wait()
+async def main():
+    calls = Calls(None, lambda: datetime.now(UTC))
+    task = asyncio.create_task(calls.run(Provider.AWS, hang))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=120, check=False)
+    assert ended.returncode == 0

@@ -155,8 +155,6 @@ async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-
-
 async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
     registry: FakeRegistry, second: FakeRegistry
 ) -> None:
