@@ -3,23 +3,14 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.oci.signed_registry import SignedRegistry
-
-from copyrator.oci.client import RegistryClient
 
 
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
     async with FakeRegistry() as registry:
         yield registry
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client(60.0)
-    yield client
-    await client.close()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.component.oci.fake_registry import (
 from copyrator.metrics import Metrics
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential, _realm
-from copyrator.oci.client import MANIFEST_BYTES, RegistryClient
+from copyrator.oci.client import MANIFEST_BYTES
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -425,9 +425,9 @@ async def test_a_registry_that_stalls_is_unreachable(registry: FakeRegistry) -> 
     assert len(registry.asked) == 1, "GET would take as long"
 
 
-async def test_nobody_there_is_unreachable(client: RegistryClient) -> None:
+async def test_nobody_there_is_unreachable(registry: FakeRegistry) -> None:
     with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1"):
-        await client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
+        await registry.client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
 
 
 async def test_plain_http_behind_https_is_said_to_be_that(registry: FakeRegistry) -> None:
@@ -506,7 +506,7 @@ async def test_redirects_come_to_an_end(registry: FakeRegistry) -> None:
     assert len(registry.asked) == 4
 
 
-async def test_a_password_is_not_sent_in_the_clear_to_a_stranger(client: RegistryClient) -> None:
+async def test_a_password_is_not_sent_in_the_clear_to_a_stranger() -> None:
     """Only a registry that is itself plain HTTP may name a plain-HTTP token server."""
     challenge = Challenge("bearer", "http://tokens.example/")
 

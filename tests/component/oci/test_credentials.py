@@ -11,7 +11,6 @@ from tests.component.oci.fake_registry import FakeRegistry, answering
 from yarl import URL
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Repository, Request, TlsVerification, is_same_origin
 from copyrator.oci.transport import _follow
@@ -182,13 +181,13 @@ async def test_a_token_servers_redirect_takes_no_credentials_along(
 @pytest.mark.parametrize("credential", [ALICE, None])
 @pytest.mark.parametrize("kind", ["moved", "quoted"])
 async def test_a_hostile_neighbours_registry_gets_nothing_elsewhere(
-    client: RegistryClient, kind: str, credential: Credential | None
+    registry: FakeRegistry, kind: str, credential: Credential | None
 ) -> None:
     async with serving() as hostile:
         where = Repository(hostile.host, f"{kind}/app", plain_http=True)
         for _ in range(3):
             with pytest.raises(AuthenticationFailed):
-                await client.digest(where, "1.0.0", credential)
+                await registry.client.digest(where, "1.0.0", credential)
 
     assert hostile.asked[kind] >= 3
     assert not hostile.asked[STRAYED]

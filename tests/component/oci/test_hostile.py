@@ -20,7 +20,6 @@ from tests.long import LONG
 from copyrator.metrics import Metrics
 from copyrator.oci import auth
 from copyrator.oci.auth import TOKEN_CHARACTERS, Credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Repository
 from copyrator.oci.tags import TAG_LIST_TAGS
@@ -378,9 +377,9 @@ async def test_what_is_no_url_is_an_answer_of_no_use(
         await registry.client.tags(registry.app, ALICE, ignore)
 
 
-async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(client: RegistryClient) -> None:
+async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(registry: FakeRegistry) -> None:
     with pytest.raises(RegistryError):
-        await client.digest(Repository("xn--a", "team/app"), "1.0.0", None)
+        await registry.client.digest(Repository("xn--a", "team/app"), "1.0.0", None)
 
 
 async def test_the_tokens_that_are_remembered_are_bounded(
