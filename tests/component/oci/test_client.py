@@ -543,10 +543,8 @@ def errors(code: object = "DENIED", message: object = "no pull of team/app") -> 
 SAID = {
     errors(): "(DENIED: no pull of team/app)",
     errors(message=""): "(DENIED)",
-    errors(message=None): "(DENIED)",
     '{"errors": [{"code": "A", "message": "first"}, {"code": "B"}]}': "(A: first)",
     '{"errors": [{"status": 403, "message": "by Artifactory"}]}': "(403: by Artifactory)",
-    '{"errors": ["a text"]}': "(a text)",
     '{"details": "incorrect username or password"}': "(incorrect username or password)",
     '{"error": "invalid_grant", "error_description": "expired"}': "(invalid_grant: expired)",
     '{"error": "a sentence of GitLab"}': "(a sentence of GitLab)",
@@ -554,29 +552,20 @@ SAID = {
     '{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "by Google"}}': (
         "(PERMISSION_DENIED: by Google)"
     ),
-    '{"error": {"code": 403, "message": "by Google"}}': "(403: by Google)",
     '{"code": "NAME_UNKNOWN", "message": "not in a list"}': "(NAME_UNKNOWN: not in a list)",
     '{"title": "Forbidden", "status": 403, "detail": "RFC 9457"}': "(Forbidden: RFC 9457)",
     errors(message="a\tb\n\u001b[31m c\u200bd\u202e"): "(DENIED: a b [31m cd)",
     errors(
         message="id 0ee6a2ba-9b1d-4b0c-a8a5-1f2e3d4c5b6a, 0123456789abcdef"
     ): "(DENIED: id …, …)",
-    errors(message="at 2026-11-26T20:52:53.123Z"): "(DENIED: at …)",
-    errors(message=f"sha256:{'a' * 64} is unknown"): f"(DENIED: sha256:{'a' * 64} is unknown)",
     errors(message="word " * 3000): "word word …)",
-    errors(message="x" * 4000): "xxx …)",
 }
 NOT_REPEATED = {
     "a web page": "<html><p>Please log in</p></html>",
-    "a text": "no pull for you",
-    "nothing": "",
-    "no object": "[1]",
     "no text": '{"errors": [{"code": {}, "message": ["x"]}]}',
-    "no errors": '{"errors": []}',
     "a deep one": "[" * 10_000,
     "a long one": errors(message="x" * 20_000),
     "half a character": errors(message="\ud800"),
-    "half a one": errors()[:-3],
     "a password": errors(message="alice:s3cret is wrong"),
     "a hidden password": errors(message="s3\u200bcret"),
     "a password as code": errors(code="s3cret"),

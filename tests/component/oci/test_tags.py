@@ -62,9 +62,7 @@ async def test_a_thousand_tags_are_asked_for_at_a_time(registry: FakeRegistry) -
     "link",
     [
         f'<{PATH}?last=a>; rel="next"',
-        f"<{PATH}?last=a>; rel=next",
         f"<{PATH}?last=a>;REL=Next",
-        f'<{PATH}?last=a>; title="x"; rel="last next"',
         f'<{PATH}?last=a,b>; rel="next"',
         f'</other>; rel="prev", <{PATH}?last=a>; rel="next"',
         '<?last=a>; rel="next"',
@@ -93,17 +91,11 @@ async def test_a_next_page_that_cannot_be_found_does_not_end_the_list(
     "link",
     [
         "https://{host}/v2/team/app/tags/list?last=a",  # plain HTTP here, TLS at the proxy
-        "http://{host}/v2/team/app/tags/list?last=a",
         "http://127.0.0.1/v2/team/app/tags/list?last=a",  # the proxy leaves the port out
-        "https://127.0.0.1/v2/team/app/tags/list?last=a",
-        "http://127.0.0.1:80/v2/team/app/tags/list?last=a",
         "https://127.0.0.1:443/v2/team/app/tags/list?last=a",
         "//127.0.0.1/v2/team/app/tags/list?last=a",
         "http://user:password@{host}/v2/team/app/tags/list?last=a",
         "https://127.0.0.1/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
-        "/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
-        "/v2/local/team/app/tags/list?last=a",
-        "/v2/app/tags/list?last=a",
         "/tags/list?last=a",
         "?last=a",
     ],
@@ -131,13 +123,10 @@ async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
     ("link", "named"),
     [
         ("http://127.0.0.1:9{path}", "http://127.0.0.1:9"),
-        ("https://127.0.0.1:9{path}", "https://127.0.0.1:9"),
         ("//example.invalid{path}", "http://example.invalid:80"),
-        ("https://example.invalid{path}", "https://example.invalid:443"),
         ("http://user:password@example.invalid{path}", "http://example.invalid:80"),
         ("http://127.0.0.1@example.invalid{path}", "http://example.invalid:80"),
         ("http://127.0.0.1.example.invalid{path}", "http://127.0.0.1.example.invalid:80"),
-        ("http://127.0.0.1.{path}", "http://127.0.0.1.:80"),
         ("http://localhost{path}", "http://localhost:80"),
         ("ftp://{host}{path}", "ftp://127.0.0.1"),
     ],
