@@ -268,7 +268,9 @@ class Stage:
         ]
 
     def clear(self) -> None:
-        """Serve no host any more, and begin anew."""
+        """Serve no host any more, end what is delayed, and begin anew."""
+        self._stopped.set()
+        self._stopped = threading.Event()
         with self._lock:
             self._handlers.clear()
             self._hosts.clear()

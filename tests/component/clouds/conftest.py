@@ -42,7 +42,7 @@ def servers(real_registry: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def cloud_stage(servers: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+def cloud_stage(servers: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """Servers whose hosts and CA this process knows, and no other; they serve nothing yet."""
     identities = ("AZURE_", "IDENTITY_", "MSI_")
     for name in list(os.environ):
@@ -51,8 +51,8 @@ def cloud_stage(servers: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SSL_CERT_FILE", str(servers.ca))
+    yield servers
     servers.clear()
-    return servers
 
 
 @pytest.fixture(scope="session")
