@@ -173,7 +173,6 @@ async def test_a_registry_that_hangs_is_not_waited_for(signed: SignedRegistry) -
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda it, _: it.push(b"{}", fallback_tag(it.digest)), "isn't an index of referrers"),
         (
             lambda it, _: it.attach(
                 sigstore_bundle(
@@ -193,7 +192,7 @@ async def test_a_registry_that_hangs_is_not_waited_for(signed: SignedRegistry) -
             f"{digest_of(b'big')}: not read, since its manifest has more than",
         ),
     ],
-    ids=["no index", "too large", "too large without annotations", "too large manifest"],
+    ids=["too large", "too large without annotations", "too large manifest"],
 )
 async def test_one_that_is_listed_and_unusable_makes_all_unusable(
     signed: SignedRegistry, change: object, why: str

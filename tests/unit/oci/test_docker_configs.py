@@ -341,8 +341,6 @@ def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
         (APP, {"auths": {"r.example.com": PAIR, "other.example.com": {}}}),
         (APP, {"auths": {"r.example.com": PAIR, "r.example.com/team": pair("alice")}}),
         (APP, {"auths": {"r.example.com": PAIR}, "credsStore": "desktop"}),
-        (APP, {"auths": {"r.example.com": PAIR}, "HttpHeaders": {"X-Token": "t"}}),
-        (APP, {"auths": {"r.example.com": PAIR}, "proxies": {"default": {"httpProxy": "p"}}}),
         # Clients don't find it by its key, or find it for other repositories too.
         *(
             (APP, {"auths": {key: PAIR}})
@@ -357,7 +355,6 @@ def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
         ),
         (HUB, {"auths": {"docker.io": PAIR}}),
         (HUB, {"auths": {"index.docker.io": PAIR}}),
-        (HUB, {"auths": {"https://index.docker.io/v2/": PAIR}}),
         (Repository("registry-1.docker.io", "a"), {"auths": {"registry-1.docker.io": PAIR}}),
         (Repository("registry-1.docker.io", "a"), {"auths": {"https://index.docker.io/v1/": PAIR}}),
         # Clients read another credential in it.

@@ -217,12 +217,8 @@ def test_a_call_has_a_bounded_number_of_events() -> None:
     [
         "[],",
         "{},",
-        "1,",
-        '"",',
         '{"a":1},',
         '{"action":"push","target":{}},',
-        "1e5,",
-        '{"a":[{}]},',
     ],
 )
 @pytest.mark.parametrize(
@@ -230,9 +226,7 @@ def test_a_call_has_a_bounded_number_of_events() -> None:
     [
         "[",
         '{"events":[',
-        '{"event_data":{"resources":[',
         '{"type":"PUSH_ARTIFACT","event_data":{"resources":[',
-        '{"docker_url":"","updated_tags":[',
         '{"docker_url":"quay.io/a","updated_tags":[',
         '{"message":{"data":[',
     ],

@@ -209,14 +209,13 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
         _statement(subject=[{"digest": {"sha512": "00"}}]),
         "the statement's subject doesn't have only a sha256 digest",
     ),
-    "an unknown field in the statement": (_statement(more="yes"), "unknown field `more`"),
+    "no environment": (_without("environment"), "missing required field `environment`"),
     "no predicate": (_statement(predicate=None), "the predicate has another shape"),
     "an unknown field": (_predicate(ticket="1"), "unknown field `ticket`"),
     "a field twice": (
         _text('"withdrawn": false', '"withdrawn": true, "withdrawn": false'),
         "has the member 'withdrawn' more than once",
     ),
-    "no environment": (_without("environment"), "missing required field `environment`"),
     "a date without zone": (
         _predicate(issuedAt="2026-11-24T12:00:00"),
         "the predicate's issuedAt isn't a date with a time zone",
@@ -229,29 +228,14 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
         _predicate(until="2026-11-20T00:00:00Z"),
         "the predicate's until is before its since",
     ),
-    "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
     "too many seconds": (_predicate(seconds=10**9 + 1), "seconds isn't a number of seconds"),
-    "a number of a thousand digits": (
-        _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
-        "the statement is not valid JSON",
-    ),
-    "withdrawn as text": (_predicate(withdrawn="false"), "Expected `bool`, got `str`"),
     "a name that is none": (_predicate(environment="Staging"), "the predicate's environment"),
-    "a release that is none": (
-        _predicate(release={"namespace": "a", "name": "b/c", "revision": 1}),
-        "the predicate's release.name",
-    ),
     "revision 0": (
         _predicate(release={"namespace": "a", "name": "b", "revision": 0}),
         "release.revision must be at least 1",
     ),
     "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
     "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
-    "a long reason": (_predicate(reason="a" * 201), "reason isn't a line of 200 characters"),
-    "a million names": (
-        _predicate(environment={str(i): "" for i in range(1_000_000)}),
-        f"the bundle has more than {ATTESTATION_BYTES} bytes",
-    ),
     "nested too deeply": (
         lambda: by_hand(b'{"predicate":' + b"[" * 4000 + b"]" * 4000 + b"}"),
         "the statement",
