@@ -117,8 +117,9 @@ def test_freezes_are_obeyed_with_roles_alone(scoped: Scoped, tmp_path):
     terminal = Terminal(scoped.cluster, scoped.home)
     digest = team.publish("1.0.0", "first")
     terminal.types(f"freeze -n {scoped.two}", reason="inventory")
+    until(lambda: f"namespace {scoped.two} is frozen" in scoped.operator.log, "it is noticed")
     team.bundle("shop")
-    assert "inventory" in waits(team)["message"], "from the first deploy on"
+    assert "inventory" in waits(team)["message"]
     assert "inventory" in terminal.types(f"why shop --kind bundle -n {scoped.two}")
     terminal.types("freeze --all", reason="incident")
     terminal.types(f"thaw -n {scoped.two}")
