@@ -312,6 +312,12 @@ async def test_an_identity_without_a_role_is_told_which(cloud: Azure) -> None:
     assert "AcrPull" in message
 
 
+async def test_a_registry_that_refuses_the_network_says_so(cloud: Azure) -> None:
+    said = "client with IP '203.0.113.9' is not allowed access."
+    cloud.registry.faults["/oauth2/exchange"] = [refused(403, "DENIED", said)]
+    assert f"(403) (DENIED: {said})" in await cloud.fault(IdentityRefused, cloud.account())
+
+
 def echo(asked: Asked) -> Answer:
     return refused(401, "DENIED", f"no {asked.form['access_token']}")
 
