@@ -518,6 +518,19 @@ async def test_of_ten_thousand_signatures_the_newest_are_read(
     assert steps.longest < STEP_SECONDS, steps.where
 
 
+async def test_the_newest_signatures_are_preferred(signed: SignedRegistry) -> None:
+    for number in range(SIGNATURES + 1):
+        signed.sign(b"a bundle", created=f"2026-01-{(number + 9) % (SIGNATURES + 1):03}")
+    oldest = signed.entries[-9]["digest"]
+
+    found = await signed.find()
+
+    assert len(found.signatures) == SIGNATURES
+    assert found.skipped == (
+        f"{oldest}: not read, since at most {SIGNATURES} signatures of a digest are",
+    )
+
+
 async def test_of_many_payloads_the_last_are_read(signed: SignedRegistry) -> None:
     signed.sign()
     signed.sign_by_tag(*((f"payload {number}".encode(), "x") for number in range(200)))
