@@ -201,6 +201,12 @@ async def test_an_unknown_tenant_is_named(cloud: Azure) -> None:
     assert "the annotations of ServiceAccount team/werf" in message
 
 
+async def test_an_unknown_application_is_named_with_its_tenant(cloud: Azure) -> None:
+    message = await cloud.fault(IdentityRefused, cloud.account(client=OTHER))
+    assert "AADSTS700016" in message
+    assert f"tenant {TENANT} has no application {OTHER}" in message
+
+
 async def test_another_account_is_told_the_federated_credential_that_it_needs(cloud: Azure) -> None:
     message = await cloud.fault(IdentityRefused, cloud.account("other"))
     assert "AADSTS700213" in message

@@ -29,6 +29,7 @@ from tests.signature_layout import digest_of, encoded, fallback_tag, index, sigs
 from copyrator.oci import statements
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import (
+    AddressRefused,
     AuthenticationFailed,
     InvalidResponse,
     PushRefused,
@@ -411,6 +412,13 @@ async def test_an_upload_by_the_name_that_a_proxy_hides_is_sent_to_the_registry(
     await signed.attest()
 
     assert len(await signed.found()) == 1
+
+
+async def test_a_registry_on_a_refused_address_is_not_pushed_to(signed: Attested) -> None:
+    signed.client = registry_client(60.0, allowed=())
+    with pytest.raises(AddressRefused):
+        await signed.attest()
+    assert signed.asked == []
 
 
 async def test_the_child_connects_to_the_address_that_was_checked(
