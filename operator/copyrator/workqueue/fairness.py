@@ -46,10 +46,16 @@ class TimeSlice:
         return self._clock() >= self._until
 
     async def pause(self) -> None:
-        """Let everything else that is ready run once, if the slice is used up."""
-        if self.spent:
+        """Let everything else that is ready run once, if the slice is used up.
+
+        Of tasks that share it the first begins a new slice, or each would run for one in a row.
+        """
+        while self.spent:
+            until = self._until
             await asyncio.sleep(0)
-            self._until = self._clock() + self._seconds
+            if self._until == until:
+                self._until = self._clock() + self._seconds
+                return
 
 
 T = TypeVar("T")

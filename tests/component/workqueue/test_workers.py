@@ -271,3 +271,23 @@ async def test_within_its_slice_a_task_is_not_interrupted() -> None:
     await part.pause()
     assert others == 1
     task.cancel()
+
+
+async def test_tasks_that_share_a_slice_have_one_in_all_before_others_run() -> None:
+    clock = Clock(0.0)
+    part = TimeSlice(1.0, clock=clock)
+    steps, others = 0, [0]
+
+    async def work() -> None:
+        nonlocal steps
+        for _ in range(20):
+            await part.pause()
+            clock.now += 0.5
+            steps += 1
+
+    tasks = [asyncio.create_task(work()) for _ in range(8)]
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        others.append(steps)
+    assert steps == 160
+    assert max(after - before for before, after in itertools.pairwise(others)) <= 3
