@@ -530,7 +530,7 @@ def of(kind: str, **data: str) -> Any:
         ),
         ("pem_bundle", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), DER // 3]),
         ("jks", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), (20, 0)]),
-        ("pkcs12", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), (40, 0)]),
+        ("pkcs12", PEM, None, [(1, 0), (10, 4 * len(PEM)), (40, 0), (552, 0)]),
         ("pem_bundle", PUBLIC, None, [(1, 0), (1, 0), DER // 3]),
         (
             "pem_bundle",
