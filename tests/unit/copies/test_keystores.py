@@ -159,11 +159,15 @@ def test_the_bytes_are_those_that_keytool_of_java_17_has_read(jinja, digest):
         ),
         (
             "{{ sources.a | jks(key='k', password=sources.p.data.long) | b64encode }}",
-            "of at most 128 characters",
+            "jks, source p (infra/p), key long: password must be a text of at most 128 characters",
+        ),
+        (
+            "{{ sources.a | jks(key='k', password=sources.p.data.other) | b64encode }}",
+            "source p has no key other",
         ),
         (
             "{{ sources.a | jks(key='k', password=sources.p.data.line | b64decode) | b64encode }}",
-            "password may have printable ASCII",
+            "key line: password may have printable ASCII characters only, and no line break",
         ),
         (
             "{{ sources.a | pkcs12(key='k', password='é') | b64encode }}",

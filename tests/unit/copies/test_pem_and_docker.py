@@ -333,6 +333,17 @@ def test_a_named_source_without_the_key_stays_refused():
     assert "source b (infra/b) has no key ca.crt" in fault(jinja, **both)
 
 
+def test_a_key_that_a_template_takes_from_a_secret_is_not_named():
+    key = "sources.b.data.password | b64decode"
+    jinja = f"{{{{ ([sources.a.data.k] + sources.c) | pem_bundle(key={key}) }}}}"
+    found = {"a": source("ConfigMap", "a", k=A), "b": source("Secret", "b", password="hunter2")}
+    text, findings = render(jinja, "Secret", c=[source("ConfigMap", "c", k=B)], **found)
+    assert (text, list(findings.passed_over)) == (A, [("c (infra/c)", "lacks the key")])
+    jinja = jinja.replace("+ sources.c", "+ [sources.c]")
+    said = fault(jinja, "Secret", c=source("ConfigMap", "c", k=B), **found)
+    assert said.endswith("source c (infra/c) lacks the key")
+
+
 @pytest.mark.parametrize("text", ["hunter2", PRIVATE, A + PRIVATE, GARBAGE])
 def test_a_selected_source_with_something_else_in_the_key_stays_refused(text):
     many = [source("Secret", "has", ca_crt=A), source("Secret", "wrong", ca_crt=text)]

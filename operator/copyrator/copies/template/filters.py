@@ -41,6 +41,7 @@ from copyrator.copies.template.scope import (
     Meter,
     PublicCAs,
     SourceObject,
+    SourceText,
     TemplateError,
     Visibility,
     Withheld,
@@ -470,10 +471,15 @@ def _bundled(
 def _password(meter: Meter, name: str, value: Any) -> str:
     """A password, which nothing but the key of the trust store is made of."""
     found = _revealing(meter)(value)
+    if isinstance(found, Undefined):
+        str(found)  # raises
+    where = f"{name}, {origin_of(value)}" if isinstance(value, SourceText | Withheld) else name
     if not isinstance(found, str) or len(found) > PASSWORD:
-        raise TemplateError(f"{name}: password must be a text of at most {PASSWORD} characters")
+        raise TemplateError(f"{where}: password must be a text of at most {PASSWORD} characters")
     if not (found.isascii() and found.isprintable()):  # Java takes no others
-        raise TemplateError(f"{name}: password may have printable ASCII characters only")
+        raise TemplateError(
+            f"{where}: password may have printable ASCII characters only, and no line break"
+        )
     return str.__str__(found)
 
 
@@ -502,9 +508,12 @@ def _of_object(meter: Meter, source: SourceObject, key: str) -> Iterator[tuple[s
             continue
         value = encoded.get(name)
         if value is None:
+            # One that isn't in the text itself may be computed from data of Secrets.
+            known = not meter.reveals or name in meter.text
+            lacks = f"has no key {name}" if known else "lacks the key"
             if not source.may_lack_keys:
-                raise TemplateError(f"{where} has no key {name}")
-            meter.findings.pass_over(where, f"has no key {name}")
+                raise TemplateError(f"{where} {lacks}")
+            meter.findings.pass_over(where, lacks)
             continue
         text = revealed(value)
         meter.take(10, 2 * len(text))

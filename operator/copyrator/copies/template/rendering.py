@@ -161,7 +161,7 @@ class Text:
         from copyrator.copies.template.sandbox import readable_message  # noqa: PLC0415
 
         ENVIRONMENT.meter = meter
-        meter.whole = None
+        meter.text, meter.whole = self.source, None
         try:
             meter.take(self._steps)
             result = self._template.render(context)

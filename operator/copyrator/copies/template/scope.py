@@ -109,7 +109,7 @@ class Scope:
 class Meter:
     """Counts down; one for each object that is rendered."""
 
-    __slots__ = ("_room", "left", "scope", "whole")
+    __slots__ = ("_room", "left", "scope", "text", "whole")
 
     def __init__(self) -> None:
         self.left = RENDER_STEPS
@@ -117,6 +117,8 @@ class Meter:
         self._room = RENDERED_OBJECT
         self.scope: Scope | None = None
         """Of the text that is rendered; None in an object without sources."""
+        self.text = ""
+        """The text that is rendered."""
         self.whole: bool | int | float | None = None
         """What the text that was rendered last consists of, if that is a number or boolean."""
 
