@@ -402,11 +402,15 @@ async def test_the_public_cas_are_those_of_a_file_that_is_read_at_the_start(clus
         await operator.settled(1.5)
     assert written() == ["create"]
     file.write_text(new)
+    make_rule(cluster, "s", {**spec, "template": template | {"metadata": {"name": "second"}}})
     async with operating() as operator:
         await until(lambda: bundle() == new + mine)
         await until(lambda: status_of(cluster, "r")["composedOf"] != status["composedOf"])
+        await until(lambda: reason(cluster, "s") == "Synced")
         await operator.settled()
-    assert written() == ["create", "update"]
+        bindings = (composer.binding_of(operator.controller._context, f"{HOME}/{name}") for name in "rs")
+        assert len({id(one.composition.public_cas) for one in bindings}) == 1
+    assert sorted(written()) == ["create", "create", "update"]
 
 
 async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(cluster, operator):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -295,6 +296,12 @@ def test_a_file_without_usable_cas_is_named_with_its_fault(file, content, said):
     assert said in str(caught.value)
     assert str(file) in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(file):
+    os.mkfifo(file)
+    with pytest.raises(TemplateError, match=f"{file} isn't a file"):
+        read_public_cas(file)
 
 
 def test_all_three_forms_of_a_distributions_cas_fit_into_one_object(file):

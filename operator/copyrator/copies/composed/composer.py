@@ -538,6 +538,8 @@ class Composer:
         self.context = context
         self._reads = asyncio.Semaphore(READS)
         self._public_cas: PublicCAs | None = None
+        self._reading_cas = asyncio.Lock()
+        """Parsing them for several rules at once would hold the loop."""
 
     def begin(
         self,
@@ -709,7 +711,8 @@ class Composer:
         check(composition)  # what was read may be refused
         bodies = dict(filter(None, found))
         if composition.default_cas:
-            composition.public_cas = await self._default_cas(composition.default_cas[0])
+            async with self._reading_cas:
+                composition.public_cas = await self._default_cas(composition.default_cas[0])
         entries: dict[str, Entry] = dict.fromkeys(composition.default_cas, composition.public_cas)
         for part in composition.parts:
             mine = [bodies[part.key(name)] for name in part.found() if part.key(name) in bodies]

@@ -20,6 +20,8 @@ def read_public_cas(path: Path) -> PublicCAs:
         TemplateError: it can't be used.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise TemplateError(f"{path} isn't a file")  # opening a pipe would wait for its writer
         with path.open("rb") as file:
             content = file.read(FILE_BYTES + 1)
     except OSError as error:
