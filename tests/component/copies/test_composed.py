@@ -6,6 +6,9 @@ import json
 import random
 import re
 import shutil
+import ssl
+import subprocess
+import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -408,9 +411,24 @@ async def test_the_public_cas_are_those_of_a_file_that_is_read_at_the_start(clus
         await until(lambda: status_of(cluster, "r")["composedOf"] != status["composedOf"])
         await until(lambda: reason(cluster, "s") == "Synced")
         await operator.settled()
-        bindings = (composer.binding_of(operator.controller._context, f"{HOME}/{name}") for name in "rs")
+        bindings = (
+            composer.binding_of(operator.controller._context, f"{HOME}/{name}") for name in "rs"
+        )
         assert len({id(one.composition.public_cas) for one in bindings}) == 1
     assert sorted(written()) == ["create", "create", "update"]
+
+
+def test_a_public_ca_with_a_negative_serial_number_is_no_line_in_the_log(tmp_path):
+    """Debian has one; cryptography warns of it on the standard error."""
+    content = bytearray(ssl.PEM_cert_to_DER_cert(certificate("a")))
+    content[content.index(bytes.fromhex("a00302010202")) + 7] |= 0x80
+    (tmp_path / "cas.crt").write_text(ssl.DER_cert_to_PEM_cert(bytes(content)))
+    code = "from pathlib import Path; from copyrator.copies.composed.public_cas import *"
+    code += "; read_public_cas(Path('cas.crt'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stderr == b""
 
 
 async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(cluster, operator):

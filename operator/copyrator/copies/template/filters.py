@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 import ssl
+import warnings
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -54,6 +55,9 @@ from copyrator.copies.template.scope import (
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+# One of Debian's public CAs has a negative one; who reads the warning can't change it.
+warnings.filterwarnings("ignore", "Parsed a serial number")
 
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _YAML_CHARACTERS: Final = 12 if hasattr(yaml, "CSafeDumper") else 200
