@@ -319,3 +319,16 @@ async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has
         r"spec.job.podAnnotations.vault\.hashicorp\.com/agent-inject, which the deploy gets"
     )
     assert cluster.status()["deployed"] == status["deployed"]
+
+
+async def test_a_paused_bundle_has_no_preview(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(metadata={"annotations": {"operator.werf.dev/disable-autoupdate": "true"}})
+    ask(cluster, "1.*")
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert (cluster.runs, registry.asked) == ([], [])
+    annotate(cluster, **{"disable-autoupdate": None})
+    await answered(cluster)
