@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.objects import (
@@ -19,6 +19,8 @@ from bench.objects import (
 from bench.rig import Rig, span, until, verbs
 from bench.scenario import Figures, Goal, Run, scenario
 from localcluster.audit import AuditEvent
+
+Body = dict[str, Any]
 
 ONE_WRITE = Goal("writes per copy", "", 1.0)
 NO_READ = Goal("reads per copy", "", 0.0)
@@ -36,6 +38,8 @@ REPORTED = 4.0
     goals={
         "create_ratio": Goal("creating, against the bare client", "times", 1.3),
         "update_ratio": Goal("updating, against the bare client", "times", 1.3),
+        "create_unmarked_ratio": Goal("creating, against it without marks", "times", 1.5),
+        "update_unmarked_ratio": Goal("updating, against it without marks", "times", 1.5),
         "delete_ratio": Goal("deleting, against the bare client", "times"),
         "create_seconds": Goal("creating", "s"),
         "bare_create_seconds": Goal("creating, bare client", "s"),
@@ -61,7 +65,7 @@ def fan_out(rig: Rig, size: int) -> Iterator[Run]:
         def run() -> Figures:
             first = next(turns)
             rig.api.create(secret_path(f"{label}-source"), secret(label, turn=first))
-            bare = _bare(rig, spaces)
+            unmarked, bare = _bare(rig, spaces, dict), _bare(rig, spaces, marked)
             operator.forget_peak()
             rig.rest()
             cpu, since = operator.cpu, rig.cluster.audit_offset()
@@ -93,6 +97,8 @@ def fan_out(rig: Rig, size: int) -> Iterator[Run]:
             return {
                 "create_ratio": create / bare["POST"],
                 "update_ratio": update / bare["PUT"],
+                "create_unmarked_ratio": create / unmarked["POST"],
+                "update_unmarked_ratio": update / unmarked["PUT"],
                 "delete_ratio": delete / bare["DELETE"],
                 "create_seconds": create,
                 "bare_create_seconds": bare["POST"],
@@ -108,10 +114,10 @@ def fan_out(rig: Rig, size: int) -> Iterator[Run]:
         yield run
 
 
-def _bare(rig: Rig, spaces: list[str]) -> dict[str, float]:
-    """Seconds that the bare client needs for the same writes, each with what marks a copy."""
+def _bare(rig: Rig, spaces: list[str], mark: Callable[[Body], Body]) -> dict[str, float]:
+    """Seconds that the bare client needs for the same writes, each with what ``mark`` adds."""
     seconds = {}
-    made, changed = marked(secret("bare")), marked(secret("bare", turn=1))
+    made, changed = mark(secret("bare")), mark(secret("bare", turn=1))
     for method, body in (("POST", made), ("PUT", changed), ("DELETE", {})):
         rig.rest()
         since = rig.cluster.audit_offset()

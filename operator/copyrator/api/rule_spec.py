@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -433,14 +433,63 @@ _ALIAS: Final = text(
 )
 
 
+PUBLIC_CA: Final = "public CA"
+PUBLIC_CAS: Final = f"the {PUBLIC_CA}s"
+"""What an entry with defaultCAs stands for, in messages."""
+_DEFAULT_CAS: Final = "has(self.defaultCAs) && self.defaultCAs"
+_ALONE: Final = "must be removed: with defaultCAs the entry stands for the public CAs"
+
+
 class ComposedSource(Source, kw_only=True):
     """One entry of ``spec.sources``: what a template reads as ``sources.NAME``."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"({_DEFAULT_CAS}) || has(self.kind)",
+            "set kind with either name or selector, or only defaultCAs: true",
+        ),
+        *(Rule(f"({_DEFAULT_CAS}) || {one.rule}", one.message) for one in Source.RULES),
+        Rule(
+            f"!({_DEFAULT_CAS}) || !(has(self.kind) || has(self.apiVersion) "
+            "|| has(self.__namespace__) || has(self.kubeConfig) || has(self.name) "
+            "|| has(self.selector) || (has(self.optional) && self.optional))",
+            "remove everything but as and defaultCAs: the entry stands for the public CAs",
+        ),
+    )
+
     alias: Annotated[str, _ALIAS] = msgspec.field(name="as")
     """Name in the template, as in sources.NAME."""
+    kind: Annotated[str, KIND] = ""
+    """Kind of the objects: ConfigMap, Secret, or any other namespaced kind that the operator is
+    allowed to copy. Required without defaultCAs."""
+    default_cas: bool = msgspec.field(default=False, name="defaultCAs")
+    """If true, the entry stands for the public CAs of the operator's image (setting
+    --default-cas-file), for the filters pem_bundle, jks and pkcs12; it has no other fields."""
     optional: bool = False
     """What happens without such an object: true, the template reads none (or an empty list); false
     (default), the copies stay as they are, and the rule has the reason SourceNotFound."""
+
+    def __post_init__(self) -> None:
+        if not self.default_cas:
+            if not self.kind:
+                fail("kind", "set kind with either name or selector, or only defaultCAs: true")
+            super().__post_init__()
+            return
+        for place, value in (
+            ("kind", self.kind),
+            ("apiVersion", self.api_version),
+            ("namespace", self.namespace),
+            ("kubeConfig", self.kubeconfig),
+            ("name", self.name),
+            ("selector", self.selector),
+            ("optional", self.optional),
+        ):
+            if value:
+                fail(place, _ALONE)
+
+    def at(self, home: str) -> Self:
+        """The same in a rule of this namespace; the public CAs are in none."""
+        return self if self.default_cas else super().at(home)
 
     @property
     def single(self) -> bool:
@@ -723,16 +772,17 @@ class RuleSpec(Form):
     ] = ()
     """Objects that the template reads as sources.NAME, where NAME is the entry's as: one object for
     an entry with a name, a list sorted by namespace and name for one with a selector. Together they
-    may be 500 objects with 16 MiB. Only in the operator's namespace, and only with template."""
+    may be 500 objects with 16 MiB. An entry with defaultCAs is the public CAs. Only in the
+    operator's namespace, and only with template."""
     template: Annotated[Template, custom(read_template, OPEN.schema, like=TemplateForm)] | None = (
         None
     )
     """A complete object that is created in each target namespace. Every string in it may contain
     Jinja2 expressions with namespace.name, namespace.labels and namespace.annotations, and
     sources.NAME of spec.sources; an unknown name is an error on that target. Data of a source that
-    is a Secret can only be written to the data of a Secret, or, certificates alone, by the filter
-    pem_bundle to a ConfigMap. A string may have 65,536 characters, all together 262,144; a rendered
-    string 1,048,576, all together 1,572,864."""
+    is a Secret can only be written to the data of a Secret, or, certificates alone, by the filters
+    pem_bundle, jks and pkcs12 to a ConfigMap. A string may have 65,536 characters, all together
+    262,144; a rendered string 1,048,576, all together 1,572,864."""
     targets: Targets = Targets()
     """The namespaces that get a copy: those that namespaces, exclude and selector all select.
     Required, with namespaces or selector or both; for every Active namespace, set namespaces to
@@ -810,10 +860,18 @@ class RuleSpec(Form):
 
     @property
     def all_sources(self) -> tuple[Source, ...]:
-        """What is copied, or read by the template."""
-        if self.source is not None:
-            return (self.source,)
-        return self.sources
+        """The objects that are copied, or read by the template."""
+        return (self.source,) if self.source is not None else self.composed_sources
+
+    @property
+    def composed_sources(self) -> tuple[ComposedSource, ...]:
+        """The entries of spec.sources that are objects."""
+        return tuple(one for one in self.sources if not one.default_cas)
+
+    @property
+    def default_cas(self) -> tuple[str, ...]:
+        """The names of those that stand for the public CAs."""
+        return tuple(one.alias for one in self.sources if one.default_cas)
 
     @property
     def kubeconfigs(self) -> tuple[KubeconfigRef, ...]:

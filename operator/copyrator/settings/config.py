@@ -194,6 +194,13 @@ class Copies(Group, place=10):
         "read their sources with (`spec.source.kubeConfig`) at the same time; 0: none",
         chart=Chart("rules.maxRemotes"),
     )
+    default_cas_file: Path = setting(
+        FILE,
+        Path("/etc/ssl/certs/ca-certificates.crt"),
+        "the [public CAs](composed.md#the-public-cas) for rules with `defaultCAs: true`: "
+        "certificates in PEM",
+        chart=Chart("rules.defaultCAsFile", note="mount another one with `extraVolumes`"),
+    )
     certificate_warning: float = setting(
         Seconds(min=0),
         14 * 24 * 3600.0,

@@ -579,6 +579,7 @@ class Workers(Generic[K]):
         self._count = count
         self._metrics = metrics
         self._restart = restart
+        self._slice = TimeSlice()
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: dict[K, int] = {}
 
@@ -622,9 +623,8 @@ class Workers(Generic[K]):
                 await asyncio.sleep(self._restart)
 
     async def _work(self) -> None:
-        slice_ = TimeSlice()
         while True:
-            await slice_.pause()  # neither a ready queue nor every handler waits for anything
+            await self._slice.pause()  # neither a ready queue nor every handler waits for anything
             key = await self._queue.get()
             started = time.monotonic()
             outcome: Outcome = Failed("interrupted")

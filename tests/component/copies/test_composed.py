@@ -4,7 +4,13 @@ import asyncio
 import base64
 import json
 import random
+import re
+import shutil
+from asyncio.subprocess import PIPE
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +30,7 @@ from tests.component.kube.fake_api import until
 from tests.long import LONG
 
 from copyrator.copies.composed import composer
+from copyrator.copies.timing import DEFAULT_TIMING
 from localcluster.signing import self_signed
 
 TARGETS = [f"team-{number:02}" for number in range(12)]
@@ -332,6 +339,74 @@ async def test_a_certificate_that_ends_is_dropped_without_any_change(cluster, op
     await operator.settled()
     written = [verb for verb, path in cluster.writes("configmaps") if "team-00" in path]
     assert written == ["create", "update", "update"]
+
+
+def certificate(name: str, days: int = 100) -> str:
+    now = datetime.now(UTC)
+    return self_signed(name, begins=now - timedelta(days=500), ends=now + timedelta(days=days))
+
+
+async def test_the_public_cas_are_those_of_a_file_that_is_read_at_the_start(cluster, tmp_path):
+    """A missing file, one that appears, a restart with the same one, and one with other CAs."""
+    mine, old, new, ended = map(certificate, ("mine", "old", "new", "ended"), (99, 1, 1, -1))
+    file = tmp_path / "cas.crt"
+    cluster.namespace("team-00")
+    cluster.object("configmaps", HOME, "cas", data={"ca.crt": mine})
+    listed = "[sources.public, sources.mine]"
+    forms = {
+        one: f"{{{{ {listed} | {one}(key='ca.crt') | b64encode }}}}" for one in ("jks", "pkcs12")
+    }
+    metadata = {"name": "bundle"}
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": forms}
+    template["data"] = {"ca.crt": f"{{{{ {listed} | pem_bundle(key='ca.crt') }}}}"}
+    own = {"as": "mine", "kind": "ConfigMap", "name": "cas"}
+    spec = {"sources": [{"as": "public", "defaultCAs": True}, own], "template": template, **SPACES}
+    make_rule(cluster, "r", spec)
+
+    @asynccontextmanager
+    async def operating() -> AsyncIterator[Operator]:
+        running = Operator(
+            cluster, timing=replace(DEFAULT_TIMING, room_again=0.1), default_cas_file=file
+        )
+        await running.start()
+        yield running
+        await running.stop()
+
+    def bundle() -> str | None:
+        found = cluster.found("configmaps", "team-00", "bundle")
+        return found and found["data"]["ca.crt"]
+
+    def written() -> list[str]:
+        return [verb for verb, path in cluster.writes("configmaps") if "team-00" in path]
+
+    async with operating():
+        await until(lambda: reason(cluster, "r") == "SourceNotFound")
+        message = ready_of(cluster, "r")["message"]
+        assert f"sources.public: the public CAs: {file} can't be read: No such file" in message
+        assert "set --default-cas-file" in message
+        file.write_text(ended + old)
+        await until(lambda: bundle() == ended + old + mine)
+        await until(lambda: reason(cluster, "r") == "Synced")
+    status = status_of(cluster, "r")
+    assert re.fullmatch(r"public \(2 public CAs, sha256:[0-9a-f]{8}\), mine", status["composedOf"])
+    assert [one["commonName"] for one in status["certificates"]] == ["mine"]
+    assert written() == ["create"]
+    if shutil.which("keytool"):
+        for form, content in cluster.found("configmaps", "team-00", "bundle")["binaryData"].items():
+            (tmp_path / form).write_bytes(base64.b64decode(content))
+            command = ["keytool", "-list", "-keystore", tmp_path / form, "-storepass", "changeit"]
+            listed_there = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+            shown, _ = await listed_there.communicate()
+            assert shown.count(b"trustedCertEntry") == 3
+    async with operating() as operator:
+        await operator.settled(1.5)
+    assert written() == ["create"]
+    file.write_text(new)
+    async with operating() as operator:
+        await until(lambda: bundle() == new + mine)
+        await until(lambda: status_of(cluster, "r")["composedOf"] != status["composedOf"])
+        await operator.settled()
+    assert written() == ["create", "update"]
 
 
 async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(cluster, operator):

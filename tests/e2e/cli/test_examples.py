@@ -3,6 +3,8 @@
 Those of Bundles are applied in tests/e2e/bundles/test_examples.py.
 """
 
+import base64
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from tests.e2e.cli.conftest import staged
 from tests.e2e.installation import RULES, delete
 from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
+from tests.unit.copies.test_keystores import der, read_jks, read_pkcs12
 
 from demo.chart import ROOT
+from localcluster.signing import self_signed
 
 EXAMPLES = sorted(
     path
@@ -27,6 +31,8 @@ SETTINGS = {
     "COPYRATOR_TENANT_RULES": "true",
     "COPYRATOR_KINDS": f"{KINDS}NetworkPolicy.networking.k8s.io",
 }
+_NOW = datetime.now(UTC)
+PUBLIC = self_signed("Public CA", begins=_NOW - timedelta(1), ends=_NOW + timedelta(1))
 THEIR_SOURCES = {
     "old-form.yaml": ("ConfigMap", {"copyrator": "true"}),
     "from-copy-operator.yaml": ("Secret", {"app": "shared"}),
@@ -38,15 +44,26 @@ CERTIFICATES = {
     "wildcard-tls": ["*.example.com"],
     "company-cas": [f"{CA} 2024", f"{CA} 2029"],
     "company-cas-configmap": [f"{CA} 2024"],
+    "all-cas": [f"{CA} 2024"],
 }
-"""Common names of the certificates in the copies of the examples' rules."""
+"""Common names of the certificates in the copies of the examples' rules, but the public CAs."""
 
 
 @pytest.fixture(scope="module")
-def stage(cluster, tmp_path_factory):
+def public(tmp_path_factory):
+    """The file with the public CAs, which the operator reads once, and each command."""
+    return tmp_path_factory.mktemp("cas") / "public.crt"
+
+
+@pytest.fixture(scope="module")
+def stage(cluster, tmp_path_factory, public):
     values = {"rules.tenantRules": True, "rules.bindClusterRoles": ["edit"]}
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with staged(cluster, log, values, SETTINGS) as found:
+    public.write_text(PUBLIC)
+    values["rules.defaultCAsFile"] = str(public)
+    with staged(
+        cluster, log, values, {**SETTINGS, "COPYRATOR_DEFAULT_CAS_FILE": str(public)}
+    ) as found:
         yield found
 
 
@@ -140,3 +157,47 @@ def test_a_company_ca_is_replaced_by_its_successor_step_by_step(stage):
         trusts(second)
     finally:
         delete(stage.api, [rule, present, successor])
+
+
+@pytest.mark.usefixtures("targets")
+def test_the_commands_say_which_public_cas_the_copies_have(stage, public):
+    path = ROOT / "examples" / "rules" / "public-cas.yaml"
+    documents = [one for one in yaml.safe_load_all(path.read_text()) if one]
+    for one in documents:
+        one["metadata"]["namespace"] = stage.home
+    company, rule = documents
+    file = public.with_name("rule.yaml")
+    file.write_text(yaml.safe_dump_all(documents))
+
+    def types(command, code=0):
+        return " ".join(stage.types(command, code=code).split())
+
+    name = f"{stage.home}/all-cas"
+    known = "public (1 public CA, sha256:"
+    elsewhere = f"this machine doesn't have the public CAs of the operator ({public})"
+    try:
+        assert f"From {known}" in types(f"plan -f {file}", code=2)
+        stage.apply(company, rule)
+        stage.wait_reason(RULES.format(stage.home), "all-cas", "Synced")
+        copy = stage.api.get("/api/v1/namespaces/team-a/configmaps/all-cas")
+        trusted = [der(PUBLIC), der(company["data"]["ca.crt"])]
+        stores = {key: base64.b64decode(text) for key, text in copy["binaryData"].items()}
+        assert [one for *_, one in read_jks(stores["truststore.jks"], "changeit")] == trusted
+        assert [one for _, one in read_pkcs12(stores["truststore.p12"], "")] == trusted
+        assert "No changes:" in types(f"plan rule {name}")
+        assert f"It is made from {known}" in types("why team-a/all-cas")
+        said = types(f"describe rule {name}")
+        assert "Source: public: the public CAs Source: company" in said
+        assert f"Made from: {known}" in said
+        public.write_text(PUBLIC + company["data"]["ca.crt"])  # another machine than the operator's
+        for command in (f"plan rule {name}", f"plan -f {file}"):
+            said = types(command, code=1)
+            assert f"{elsewhere}; the operator reported Synced" in said
+        said = types("why team-a/all-cas")
+        assert "can't be read here; see below." in said
+        assert f"{elsewhere}; the operator reported Synced" in said
+        assert known not in said
+        assert f"Made from: {known}" in types(f"why {name} --kind rule")
+    finally:
+        public.write_text(PUBLIC)
+        delete(stage.api, documents)

@@ -255,9 +255,16 @@ def word() -> str:
 
 
 @pytest.fixture
-def stopped(cluster: Cluster, tmp_path: Path) -> Iterator[Operator]:
+def public_cas(tmp_path: Path) -> Path:
+    """Where `stopped` looks for them."""
+    return tmp_path / "cas.crt"
+
+
+@pytest.fixture
+def stopped(cluster: Cluster, tmp_path: Path, public_cas: Path) -> Iterator[Operator]:
     """An operator of the test's own, not started yet."""
-    with deploy(cluster, tmp_path / "operator.log", DATA) as operator:
+    flag = ("--default-cas-file", str(public_cas))
+    with deploy(cluster, tmp_path / "operator.log", DATA, *flag) as operator:
         yield operator
 
 

@@ -1,13 +1,20 @@
 """What the operator does at its start about whatever it missed."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.e2e.copies.conftest import User, encoded, restart
 
 from copyrator.api import names
+from localcluster.signing import self_signed
 
 COPIES = 6
+
+
+def certificate(name):
+    now = datetime.now(UTC)
+    return self_signed(name, begins=now - timedelta(days=1), ends=now + timedelta(days=99))
 
 
 @dataclass
@@ -27,9 +34,9 @@ class Fleet:
 
 @pytest.fixture
 def fleets(stopped, user, namespace, word):
-    """Makes fleets, so many, and stops the operator."""
+    """Makes fleets, so many, waits for them and for another rule, and stops the operator."""
 
-    def make(count):
+    def make(count, other):
         found = []
         for number in range(count):
             name = f"{word}{number}"
@@ -49,16 +56,31 @@ def fleets(stopped, user, namespace, word):
             user.rule(fleet.home, fleet.word, spec)
         for fleet in found:
             assert user.wait_ready(fleet.home, fleet.word)["copies"]["ready"] == COPIES
+        user.wait_ready(stopped.namespace, other)
         assert stopped.stop() == 0
         return found
 
     return make
 
 
-def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, fleets, namespace):
-    """A source and copies, a source's end, a rule's end, and a rule's kind, in one outage."""
-    changed, sourceless, ruleless, other_kind = fleets(4)
+def test_what_changed_while_the_operator_was_down_is_made_up_for(
+    stopped, user, fleets, namespace, word, public_cas
+):
+    """A source and copies, a source's end, a rule's end and kind, and public CAs, in one outage."""
     home = stopped.namespace
+    old, new = certificate("old"), certificate("new")
+    public_cas.write_text(old)
+    trusting = namespace(f"{word}-trusting")
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cas"}}
+    cas = {
+        "sources": [{"as": "public", "defaultCAs": True}],
+        "template": {**template, "data": {"ca.crt": "{{ sources.public | pem_bundle }}"}},
+        "targets": {"namespaces": [trusting]},
+    }
+    user.rule(home, "cas", cas)
+    changed, sourceless, ruleless, other_kind = fleets(4, "cas")
+    user.wait_data("configmaps", trusting, "cas", {"ca.crt": old})
+    public_cas.write_text(new)
     user.patch("secrets", changed.source, "one", data=encoded(key="changed"))
     user.patch("secrets", changed.targets[0], "two", data=encoded(key="drifted"))
     user.delete("secrets", changed.targets[1], "two")
@@ -74,6 +96,7 @@ def test_what_changed_while_the_operator_was_down_is_made_up_for(stopped, user, 
 
     since = restart(stopped, user, changed.word)
 
+    user.wait_data("configmaps", trusting, "cas", {"ca.crt": new})
     targets = changed.targets
     changed.targets = [*targets, late]
     changed.has("one", "changed")

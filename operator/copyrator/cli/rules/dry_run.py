@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from secrets import token_bytes
 from typing import Any
 
@@ -28,7 +29,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import RuleSpec, place_of
+from copyrator.api.rule_spec import PUBLIC_CA, PUBLIC_CAS, RuleSpec, place_of
 from copyrator.api.rule_status import Failure
 from copyrator.api.schema import InvalidSpec
 from copyrator.cli.core.cluster import Target, ahead, all_of
@@ -36,6 +37,7 @@ from copyrator.cli.core.faults import Fault, hint
 from copyrator.cli.core.installation import Installation, allowed
 from copyrator.cli.core.objects import Body, annotations_of, listed
 from copyrator.cli.view.rule import RuleView
+from copyrator.copies.composed.public_cas import read_public_cas
 from copyrator.copies.context import CopyContext
 from copyrator.copies.rules.admission import refusal
 from copyrator.copies.rules.ready_conditions import missing_source
@@ -49,6 +51,7 @@ from copyrator.copies.sources.watches import unused_sources
 from copyrator.copies.targets.kinds import Kinds
 from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.copies.targets.reconciler import CopyReconciler
+from copyrator.copies.template.scope import TemplateError, describe_cas
 from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.answers import WatchEvent
@@ -376,7 +379,7 @@ class DryRun:
         """
         if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
             return None
-        if rule.spec.kubeconfigs:  # another cluster's credential isn't the user's
+        if self.elsewhere(rule):  # another cluster's credential isn't the user's
             return None
         deadline, added = time.monotonic() + PATIENCE, self._queue.added[rule.key]
         while time.monotonic() < deadline:
@@ -394,18 +397,38 @@ class DryRun:
         raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
 
     def elsewhere(self, rule: Rule) -> str:
-        """What is known of a rule with sources in another cluster, or empty."""
-        if isinstance(rule.spec, InvalidSpec) or not rule.spec.kubeconfigs:
+        """What is known of a rule with sources that can't be read here, or empty."""
+        if isinstance(rule.spec, InvalidSpec):
             return ""
-        places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
-        said = self.views[rule.key].ready
-        text = f"its sources are {places}, which this command doesn't read"
+        away = []
+        if rule.spec.kubeconfigs:
+            places = ", ".join(place_of(one).strip() for one in rule.spec.kubeconfigs)
+            away.append(f"its sources are {places}, which this command doesn't read")
+        if rule.spec.default_cas and not self._has_public_cas(rule.key):
+            file = self.context.settings.default_cas_file
+            away.append(f"this machine doesn't have {PUBLIC_CAS} of the operator ({file})")
+        if not away:
+            return ""
+        said, text = self.views[rule.key].ready, " and ".join(away)
         return (
             f"{text}; the operator reported {said.reason}"
             + (f": {said.message}" if said.message else "")
             if said.reason
             else text
         )
+
+    def _has_public_cas(self, rule: RuleKey) -> bool:
+        """Whether this machine has some, and the same if the operator reported which."""
+        here, made_of = self._public_cas, self.views[rule].status.composed_of
+        return here != "" and (here in made_of or PUBLIC_CA not in made_of)
+
+    @cached_property
+    def _public_cas(self) -> str:
+        """Those of this machine, as statuses have them; empty where it has none."""
+        try:
+            return describe_cas(read_public_cas(self.context.settings.default_cas_file))
+        except TemplateError:
+            return ""
 
     def no_source(self, rule: Rule) -> tuple[str, str]:
         """Reason and message of a rule that has no source now, as in its Ready condition.

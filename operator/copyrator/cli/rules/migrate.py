@@ -326,9 +326,16 @@ ALL_NAMESPACES: Final = "*"
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _TARGETS: Final = {"configMap": ("ConfigMap", "data"), "secret": ("Secret", "stringData")}
 _SOURCES: Final = {"configMap": "ConfigMap", "secret": "Secret"}
+_STORES: Final = {"configMap": "binaryData", "secret": "data"}
+"""The fields for additionalFormats, whose names are those of filters."""
+_PASSWORDS: Final = {"jks": "changeit", "pkcs12": ""}
+"""The defaults, as of the filters."""
 _DEFAULT_CAS: Final = (
-    "useDefaultCAs can't be carried over: copy the CAs that you need (for example from the package "
-    "ca-certificates) into a ConfigMap, and add it to spec.sources and to the list in the template"
+    "useDefaultCAs: the public CAs are those of Copyrator's image, or of --default-cas-file"
+)
+_NOT_ENCRYPTED: Final = (
+    "the PKCS#12 trust store isn't encrypted, whatever its profile; its password only protects its "
+    "integrity"
 )
 
 
@@ -338,21 +345,22 @@ def bundle_rules(body: Body, trust_namespace: str) -> list[MigratedRule]:
     name = name_of(body).name
     sources, parts, remarks = _sources(spec.get("sources") or (), trust_namespace)
     target = spec.get("target") or {}
-    for form in sorted(target.get("additionalFormats") or {}):
-        shown = {"jks": "JKS", "pkcs12": "PKCS#12"}.get(form, form)
-        remarks.append(f"the {shown} trust store can't be carried over: rules write PEM only")
+    listed = f"[{', '.join(parts)}]"
+    stores = dict(_stores(target.get("additionalFormats") or {}, listed))
+    if (target.get("additionalFormats") or {}).get("pkcs12", {}).get("password"):
+        remarks.append(_NOT_ENCRYPTED)
     found: list[MigratedRule] = []
     for place, (kind, data) in _TARGETS.items():
         if (wanted := target.get(place)) is None:
             continue
         metadata = {"name": name, **(wanted.get("metadata") or {})}
-        text = f"{{{{ [{', '.join(parts)}] | pem_bundle }}}}"
         template: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": kind,
             "metadata": {key: value for key, value in metadata.items() if value},
-            data: {str(wanted.get("key")): text},
+            data: {str(wanted.get("key")): f"{{{{ {listed} | pem_bundle }}}}"},
         }
+        template |= {_STORES[place]: stores} if stores else {}
         rule: dict[str, Any] = {"sources": sources} if sources else {}
         rule |= {"template": template}
         selector = target.get("namespaceSelector") or {}
@@ -380,6 +388,9 @@ def _sources(
     for entry in entries:
         if entry.get("useDefaultCAs"):
             remarks.append(_DEFAULT_CAS)
+            alias = f"source{len(sources) + 1}"
+            sources.append({"as": alias, "defaultCAs": True})
+            parts.append(f"sources.{alias}")
         if text := entry.get("inLine"):
             parts.append(_literal("\n".join(_PEM.findall(str(text)))))
         for place, kind in _SOURCES.items():
@@ -391,6 +402,16 @@ def _sources(
             key = ALL_NAMESPACES if wanted.get("includeAllKeys") else str(wanted.get("key"))
             parts.append(f"sources.{alias} | pem_bundle(key={_literal(key)})")
     return sources, parts, list(dict.fromkeys(remarks))
+
+
+def _stores(formats: Mapping[str, Any], listed: str) -> Iterator[tuple[str, str]]:
+    """The keys of additionalFormats, and what makes their values."""
+    for form, default in _PASSWORDS.items():
+        if (wanted := formats.get(form)) is None:
+            continue
+        password = wanted.get("password", default)
+        given = f"(password={_literal(password)})" if password != default else ""
+        yield str(wanted.get("key")), f"{{{{ {listed} | {form}{given} | b64encode }}}}"
 
 
 def _literal(text: str) -> str:

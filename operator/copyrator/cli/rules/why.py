@@ -124,6 +124,14 @@ async def verdict_of(asked: ExplainedObject) -> CopyVerdict:
         said = "is being deleted: nothing is created or changed in it."
         return CopyVerdict(f"The namespace {place.name} {said}")
     if asked.resource.key not in context.kinds:
+        if any(
+            not isinstance(one.spec, InvalidSpec)
+            and one.spec.kind == asked.resource.kind
+            and asked.dry_run.elsewhere(one)
+            for one in context.rules
+        ):
+            said = "What its rules require can't be read here; see below."
+            return CopyVerdict(said, CopyGroup.UNKNOWN)
         return CopyVerdict("No rule that the operator serves is for this kind.")
     return await _verdict_in(asked, place)
 

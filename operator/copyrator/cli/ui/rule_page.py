@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from copyrator.api import names
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import RuleSpec
+from copyrator.api.rule_spec import PUBLIC_CAS, RuleSpec
 from copyrator.api.rule_status import shared_message
 from copyrator.api.selectors import ANY_LABELS, is_wild
 from copyrator.api.text import NAMED, Detail, count, format_time, printable, time_since, time_until
@@ -413,7 +413,8 @@ def _sources(page: RulePage) -> Iterator[list[str]]:
 
 
 def _source_texts(page: RulePage, spec: RuleSpec) -> Iterator[list[str]]:
-    for one in spec.sources:
+    yield from ([f"{alias}: {PUBLIC_CAS}"] for alias in spec.default_cas)
+    for one in spec.composed_sources:
         optional = ", optional" if one.optional else ""
         which = f" {one.name}" if one.name else ""
         where = f"in {one.namespace}{one.cluster}{optional}"

@@ -16,7 +16,7 @@ from copyrator.api.conditions import Condition, ConditionType
 from copyrator.api.keys import ObjectName
 from copyrator.api.reasons.rules import CertificateReason, FailureReason, RuleReason
 from copyrator.api.rollout import Restart, Rollout, RolloutState
-from copyrator.api.rule_spec import EVERY_NAMESPACE, RuleSpec
+from copyrator.api.rule_spec import EVERY_NAMESPACE, PUBLIC_CAS, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
     Failure,
@@ -342,7 +342,9 @@ def describe_settings(view: RuleView) -> Iterator[Detail]:
         yield Detail("Source", f"{spec.kind} {which} in {where}")
     else:
         yield Detail("Template", spec.kind)
-        for one in spec.sources:
+        for alias in spec.default_cas:
+            yield Detail("Source", f"{alias}: {PUBLIC_CAS}")
+        for one in spec.composed_sources:
             optional = ", optional" if one.optional else ""
             which = one.name or (one.selector and one.selector.to_string())
             where = f"{one.kind} {which} in {one.namespace}{one.cluster}"

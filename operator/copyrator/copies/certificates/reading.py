@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -61,12 +61,13 @@ def certificates_in(
     source: str,
     *,
     copied: Callable[[str], bool] = lambda _key: True,
+    ignored: Container[bytes] = (),
 ) -> tuple[Certificate, ...]:
     """The certificates of an object that end soonest; none of other kinds.
 
-    ``copied``: whether a key of the object is copied.
+    ``copied``: whether a key of the object is copied; ``ignored``: certificates, by their DER.
     """
-    first = sorted(_all(kind, payload, copied), key=lambda one: one[0])
+    first = sorted(_all(kind, payload, copied, ignored), key=lambda one: one[0])
     kept: dict[Certificate, None] = {}
     for ends, begins, certificate, key in first:  # names are read only of those that are kept
         one = Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], _name(certificate), begins)
@@ -76,7 +77,12 @@ def certificates_in(
     return soonest(kept)
 
 
-def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -> Iterator[_Found]:
+def _all(
+    kind: str,
+    payload: Mapping[str, Any],
+    copied: Callable[[str], bool],
+    ignored: Container[bytes],
+) -> Iterator[_Found]:
     left, blocks = CERTIFICATE_BYTES, CERTIFICATES_READ
     for key, value in _values(kind, payload):
         left -= len(value)
@@ -88,7 +94,7 @@ def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -
             blocks -= 1
             if blocks < 0:
                 return
-            certificate = _read(block[1])
+            certificate = _read(block[1], ignored)
             if certificate is not None:
                 yield *certificate, key
 
@@ -108,11 +114,14 @@ def _values(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
                 continue  # not base64, or not text
 
 
-def _read(block: bytes) -> _Read | None:
+def _read(block: bytes, ignored: Container[bytes]) -> _Read | None:
     from cryptography import x509  # noqa: PLC0415 - most rules copy no certificates
 
     try:
-        certificate = x509.load_der_x509_certificate(binascii.a2b_base64(block))
+        der = binascii.a2b_base64(block)
+        if der in ignored:
+            return None
+        certificate = x509.load_der_x509_certificate(der)
         ends = whole_seconds(certificate.not_valid_after_utc)
         begins = whole_seconds(certificate.not_valid_before_utc)
     except Exception:

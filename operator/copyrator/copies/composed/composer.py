@@ -25,9 +25,15 @@ from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.keys import ObjectName
 from copyrator.api.kubeconfig import KubeconfigRef
 from copyrator.api.reasons.rules import RuleReason
-from copyrator.api.rule_spec import COMPOSED_BYTES, COMPOSED_OBJECTS, ComposedSource
+from copyrator.api.rule_spec import (
+    COMPOSED_BYTES,
+    COMPOSED_OBJECTS,
+    PUBLIC_CAS,
+    ComposedSource,
+)
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies.certificates.reading import certificates_in
+from copyrator.copies.composed.public_cas import read_public_cas
 from copyrator.copies.context import CopyContext
 from copyrator.copies.remotes.clusters import BusyError, RemoteCluster, RemoteUse
 from copyrator.copies.rules.state import CompiledRule, RulePhase, RuleState, StoppedError
@@ -51,7 +57,15 @@ from copyrator.copies.targets.content import Content, rendered_content
 from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shape
 from copyrator.copies.template.rendering import Composing, Text, Tree, checked_name
-from copyrator.copies.template.scope import Entry, Findings, TemplateError
+from copyrator.copies.template.scope import (
+    Entry,
+    Findings,
+    PublicCAs,
+    TemplateError,
+    certificates_of,
+    describe_cas,
+    digest_of,
+)
 from copyrator.kube import errors
 from copyrator.kube.resources import SECRETS, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
@@ -179,6 +193,10 @@ class Composition:
     """
 
     parts: Sequence[Part]
+    default_cas: Sequence[str] = ()
+    """The names of the entries that stand for the public CAs."""
+    public_cas: PublicCAs | None = None
+    """What they stood for in the last reading."""
     reading: Reading | None = None
     rendered: Versions | None = None
     users: int = 0
@@ -220,7 +238,8 @@ class Composition:
 
     def note_certificates(self, kind: str, payload: Mapping[str, Any]) -> None:
         """A copy was rendered."""
-        found = certificates_in(kind, payload, self.to_string())
+        ignored = () if self.public_cas is None else certificates_of(self.public_cas)
+        found = certificates_in(kind, payload, self._objects(), ignored=ignored)
         self.certificates = soonest((*self.certificates, *found))
 
     def note(self, findings: Findings) -> None:
@@ -301,8 +320,14 @@ class Composition:
         )
 
     def to_string(self) -> str:
-        """``hub, private (3)``."""
-        return ", ".join(_with_number(part) for part in self.parts)
+        """``hub, private (3)``; of public CAs their number and a part of their digest."""
+        cas = self.public_cas
+        known = PUBLIC_CAS if cas is None else describe_cas(cas)
+        public = (f"{alias} ({known})" for alias in self.default_cas)
+        return ", ".join((*public, self._objects()) if self.parts else public)
+
+    def _objects(self) -> str:
+        return ", ".join(map(_with_number, self.parts))
 
 
 def _with_number(part: Part) -> str:
@@ -512,6 +537,7 @@ class Composer:
     def __init__(self, context: CopyContext) -> None:
         self.context = context
         self._reads = asyncio.Semaphore(READS)
+        self._public_cas: PublicCAs | None = None
 
     def begin(
         self,
@@ -523,14 +549,14 @@ class Composer:
         context, compiled = self.context, state.compiled
         assert compiled is not None
         parts = []
-        for entry, resource in zip(compiled.spec.sources, resources, strict=True):
+        for entry, resource in zip(compiled.spec.composed_sources, resources, strict=True):
             part = Part(entry, resource)
             if entry.kubeconfig is not None:
                 part.cluster = remotes[entry.kubeconfig].served
             elif resource == SECRETS:
                 part.withheld = context.rules.is_kubeconfig
             parts.append(part)
-        composition = Composition(parts)
+        composition = Composition(parts, compiled.spec.default_cas)
         context.index.add(ComposedBinding(compiled, composition, self))
         share = context.shares.of(None)
         watches = []
@@ -682,7 +708,9 @@ class Composer:
         )
         check(composition)  # what was read may be refused
         bodies = dict(filter(None, found))
-        entries: dict[str, Entry] = {}
+        if composition.default_cas:
+            composition.public_cas = await self._default_cas(composition.default_cas[0])
+        entries: dict[str, Entry] = dict.fromkeys(composition.default_cas, composition.public_cas)
         for part in composition.parts:
             mine = [bodies[part.key(name)] for name in part.found() if part.key(name) in bodies]
             alias, single = part.entry.alias, part.entry.single
@@ -703,6 +731,26 @@ class Composer:
         optional = {part.entry.alias for part in composition.parts if part.entry.optional}
         composing = Composing(entries, self.context.clock(), optional)
         return Reading(composing, versions, size, fingerprint)
+
+    async def _default_cas(self, alias: str) -> PublicCAs:
+        """The public CAs, which are read once.
+
+        Raises:
+            ComposeError: their file can't be used (yet).
+        """
+        if self._public_cas is None:
+            path = self.context.settings.default_cas_file
+            try:
+                self._public_cas = await asyncio.to_thread(read_public_cas, path)
+            except TemplateError as error:
+                raise ComposeError(
+                    RuleReason.SOURCE_NOT_FOUND,
+                    f"sources.{alias}: {PUBLIC_CAS}: {error}; set --default-cas-file (chart value "
+                    "rules.defaultCAsFile) to a file of certificates in PEM. The copies stay as "
+                    "they are",
+                    waits=True,
+                ) from None
+        return self._public_cas
 
     async def _read_one(
         self, part: Part, name: ObjectName, left: list[int]
@@ -756,6 +804,9 @@ def _fingerprint(entries: Mapping[str, Entry]) -> bytes:
     hashed = hashlib.blake2b(digest_size=32)
     for alias, entry in sorted(entries.items()):
         hashed.update(b"\0" + alias.encode())
+        if isinstance(entry, PublicCAs):
+            hashed.update(digest_of(entry).encode())
+            continue
         for body in [entry] if isinstance(entry, Mapping) else entry or ():
             metadata = {**body["metadata"], "resourceVersion": None}
             hashed.update(_encoder.encode({**body, "metadata": metadata}))

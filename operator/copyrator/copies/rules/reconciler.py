@@ -174,7 +174,8 @@ class RuleReconciler:
         try:
             resolve = self._context.discovery.resolve
             resource = await resolve(spec.kind, spec.api_version)
-            sources = [await resolve(entry.kind, entry.api_version) for entry in spec.sources]
+            read = spec.composed_sources
+            sources = [await resolve(entry.kind, entry.api_version) for entry in read]
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.phase = RulePhase.INCOMPLETE
             raise StoppedError(ready_conditions.kind_unavailable(error), KIND_AGAIN) from error

@@ -14,8 +14,7 @@ import re
 import ssl
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -35,22 +34,34 @@ from copyrator.api.docker_config import (
     split_key,
 )
 from copyrator.api.schema import UnreadableJsonError, read_json
+from copyrator.copies.template import keystores
 from copyrator.copies.template.scope import (
+    Binary,
+    Closed,
     Meter,
+    PublicCAs,
     SourceObject,
     TemplateError,
     Visibility,
     Withheld,
+    certificates_of,
+    content_of,
     origin_of,
     reveal,
     withheld_like,
 )
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _YAML_CHARACTERS: Final = 12 if hasattr(yaml, "CSafeDumper") else 200
 """Price of a character that is written as YAML: 0.04 us with libyaml, 2.6 us without."""
 _YAML_STEPS: Final = 20
 """Steps for each value that is written as YAML: 12 us with libyaml."""
+
+_WRITTEN: Final = 3
+"""Characters or bytes for the price of one, where base64 is written: 64 take 0.1 to 0.2 us."""
 
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}(\.\d{1,18})?", re.ASCII)
 _BOOLEANS: Final = {
@@ -100,11 +111,15 @@ def b64decode(meter: Meter, value: Any) -> Any:
 
 
 def b64encode(meter: Meter, value: Any) -> Any:
-    """A text in base64."""
+    """A text, or a trust store, in base64."""
     if value is None:
         return None
+    if isinstance(value, Binary):
+        content = content_of(value)
+        meter.make(len(content) // _WRITTEN)
+        return base64.b64encode(content).decode("ascii")
     text = _text(reveal(value), value, "b64encode")
-    meter.make(2 * len(text))
+    meter.make(len(text) // _WRITTEN)
     try:
         encoded = base64.b64encode(text.encode()).decode("ascii")
     except UnicodeEncodeError:
@@ -210,29 +225,35 @@ def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = 
     Each is encoded again from its DER, so that neither a private key nor a comment can be part of
     it: nothing else comes out, so Secrets' may be read here.
     """
-    scope = meter.scope
-    if drop_expired and scope is None:
-        raise TemplateError("pem_bundle(drop_expired=true) needs spec.sources")
-    if key is not None and not isinstance(key, str):
-        raise TemplateError("pem_bundle: key must be a string")
-    may_reveal = scope is None or scope.visibility is not Visibility.HIDDEN
-    now = scope.now if scope is not None and drop_expired else None
-    found: dict[bytes, None] = {}
-    until: datetime | None = None
-    for part, where in _texts(meter, _listed(meter, value), key, reveal if may_reveal else _open):
-        for der in _certificates(meter, part, where):
-            ends = _end_of_validity(der, where)
-            if now is not None:
-                if ends < now:
-                    continue
-                until = ends if until is None else min(until, ends)
-            found[der] = None
-    if not found:
-        raise TemplateError("pem_bundle: there is no certificate that could be written")
-    meter.make(2 * sum(map(len, found)))
-    if scope is not None and until is not None:
-        scope.findings.until = min(scope.findings.until or until, until)
+    found = _bundled(meter, "pem_bundle", value, drop_expired, key)
+    meter.make(sum(map(len, found)) // _WRITTEN)
     return "".join(map(ssl.DER_cert_to_PEM_cert, found))
+
+
+def jks(
+    meter: Meter,
+    value: Any,
+    drop_expired: bool = False,
+    key: Any = None,
+    password: Any = "changeit",  # noqa: S107 - the one of trust-manager, and of Java's own store
+) -> Binary:
+    """The same certificates as a trust store of Java."""
+    found = _bundled(meter, "jks", value, drop_expired, key)
+    meter.take(CERTIFICATE_STEPS // 2 * len(found))
+    secret = _password(meter, "jks", password)
+    if not secret:
+        raise TemplateError("jks: password is empty; a JKS has one, by default changeit")
+    return Binary(keystores.jks(found, secret))
+
+
+def pkcs12(
+    meter: Meter, value: Any, drop_expired: bool = False, key: Any = None, password: Any = ""
+) -> Binary:
+    """The same certificates as a trust store in PKCS#12."""
+    found = _bundled(meter, "pkcs12", value, drop_expired, key)
+    secret = _password(meter, "pkcs12", password)
+    meter.take(CERTIFICATE_STEPS * len(found) + (keystores.MAC_ROUNDS // 2 if secret else 0))
+    return Binary(keystores.pkcs12(found, secret))
 
 
 FILTERS: Final[Mapping[str, Filter]] = {
@@ -245,12 +266,14 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "bool": boolean,
     "merge_dockerconfig": merge_dockerconfig,
     "pem_bundle": pem_bundle,
+    "jks": jks,
+    "pkcs12": pkcs12,
 }
 
 
 def _listed(meter: Meter, value: Any) -> Sequence[Any]:
     """One value or several, as a list without None."""
-    if isinstance(value, str | Withheld | Mapping) or value is None:
+    if isinstance(value, str | Closed | Mapping) or value is None:
         value = [value]
     if not isinstance(value, list | tuple):
         raise TemplateError("takes a source, a text, or a list of them")
@@ -377,7 +400,7 @@ def _config_of(meter: Meter, value: Any, where: str) -> tuple[str, bool]:
 ALL_KEYS: Final = "*"
 """As key: all keys of a source's data, sorted."""
 CERTIFICATE_STEPS: Final = 40
-"""Steps for each certificate: reading one takes 20 us."""
+"""Steps for each certificate: reading or writing one takes 20 to 40 us."""
 
 _TRUSTED: Final = "TRUSTED CERTIFICATE"
 """OpenSSL's form: a certificate, then for what it is trusted."""
@@ -399,39 +422,78 @@ _TLS_USES: Final = frozenset(
 _SEQUENCE: Final = 0x30
 _REJECTED: Final = 0xA0
 """The tag of the uses for which a TRUSTED CERTIFICATE is rejected (OpenSSL's X509_CERT_AUX)."""
-_LENGTH_OCTETS: Final = 4
-
 _Reveal = Callable[[Any], Any]
 """Reads a value, which may be withheld."""
+PASSWORD: Final = 128
+"""Characters of a trust store's password, as in trust-manager."""
 
 
-def _texts(
-    meter: Meter, values: Sequence[Any], key: str | None, reveal: _Reveal
-) -> Iterator[tuple[str, str]]:
-    """Each text with its origin; of objects the key's."""
-    for value in values:
-        if isinstance(value, SourceObject):
-            yield from _of_object(meter, value, key, reveal)
+def _revealing(meter: Meter) -> _Reveal:
+    """Reads data of Secrets where certificates may be written."""
+    scope = meter.scope
+    return _open if scope is not None and scope.visibility is Visibility.HIDDEN else reveal
+
+
+def _bundled(
+    meter: Meter, name: str, value: Any, drop_expired: bool, key: Any
+) -> dict[bytes, x509.Certificate]:
+    """The certificates of all values, for the filter of this name."""
+    scope = meter.scope
+    if drop_expired and scope is None:
+        raise TemplateError(f"{name}(drop_expired=true) needs spec.sources")
+    if key is not None and not isinstance(key, str):
+        raise TemplateError(f"{name}: key must be a string")
+    found: dict[bytes, x509.Certificate] = {}
+    for one in _listed(meter, value):
+        if isinstance(one, PublicCAs):
+            meter.take(len(certificates_of(one)))
+            found |= certificates_of(one)
             continue
-        text = reveal(value)
-        if not isinstance(text, str):
-            raise TemplateError("pem_bundle takes sources, and texts of certificates")
-        yield text, origin_of(value)
+        for part, where in _texts(meter, name, one, key):
+            found |= read_certificates(meter, part, where)
+    if scope is not None and drop_expired:
+        meter.take(len(found))
+        found = {der: one for der, one in found.items() if one.not_valid_after_utc >= scope.now}
+    if not found:
+        raise TemplateError(f"{name}: there is no certificate that could be written")
+    if scope is not None and drop_expired:
+        until = min(one.not_valid_after_utc for one in found.values())
+        scope.findings.until = min(scope.findings.until or until, until)
+    return found
 
 
-def _of_object(
-    meter: Meter, source: SourceObject, key: str | None, reveal: _Reveal
-) -> Iterator[tuple[str, str]]:
-    where = origin_of(source)
-    if key is None:
-        raise TemplateError(f"pem_bundle needs the key of {where}: pem_bundle(key='ca.crt')")
+def _password(meter: Meter, name: str, value: Any) -> str:
+    """A password, which nothing but the key of the trust store is made of."""
+    found = _revealing(meter)(value)
+    if not isinstance(found, str) or len(found) > PASSWORD:
+        raise TemplateError(f"{name}: password must be a text of at most {PASSWORD} characters")
+    if not (found.isascii() and found.isprintable()):  # Java takes no others
+        raise TemplateError(f"{name}: password may have printable ASCII characters only")
+    return str.__str__(found)
+
+
+def _texts(meter: Meter, name: str, value: Any, key: str | None) -> Iterator[tuple[str, str]]:
+    """Each text with its origin; of objects the key's."""
+    if isinstance(value, SourceObject):
+        if key is None:
+            raise TemplateError(f"{name} needs the key of {origin_of(value)}: {name}(key='ca.crt')")
+        yield from _of_object(meter, value, key)
+        return
+    text = _revealing(meter)(value)
+    if not isinstance(text, str):
+        raise TemplateError(f"{name} takes sources, and texts of certificates")
+    yield text, origin_of(value)
+
+
+def _of_object(meter: Meter, source: SourceObject, key: str) -> Iterator[tuple[str, str]]:
+    where, revealed = origin_of(source), _revealing(meter)
     plain = {} if source.get("kind") == "Secret" else source.get("data") or {}
     encoded = source.get("data" if source.get("kind") == "Secret" else "binaryData") or {}
     meter.take(len(plain) + len(encoded) if key == ALL_KEYS else 1)
     for name in sorted({*plain, *encoded}) if key == ALL_KEYS else [key]:
         value = plain.get(name)
         if value is not None:
-            yield reveal(value), origin_of(value)
+            yield revealed(value), origin_of(value)
             continue
         value = encoded.get(name)
         if value is None:
@@ -439,7 +501,7 @@ def _of_object(
                 raise TemplateError(f"{where} has no key {name}")
             meter.findings.pass_over(where, f"has no key {name}")
             continue
-        text = reveal(value)
+        text = revealed(value)
         meter.take(10, 2 * len(text))
         yield _decoded(text, origin_of(value)), origin_of(value)
 
@@ -454,21 +516,26 @@ def _decoded(text: str, where: str) -> str:
     return content.decode(encoding, "replace")
 
 
-def _certificates(meter: Meter, text: str, where: str) -> Iterator[bytes]:
-    """The DER of each certificate in a text; what is outside of its blocks is skipped."""
+def read_certificates(meter: Meter, text: str, where: str) -> dict[bytes, x509.Certificate]:
+    """The certificates in a text, by DER; what is outside of its blocks is skipped.
+
+    Raises:
+        TemplateError: there is something else in PEM, or none.
+    """
     meter.take(10, 4 * len(text))
     lines = [line.strip() for line in text.replace("\ufeff", "").splitlines()]
     any_block = False
+    found: dict[bytes, x509.Certificate] = {}
     for label, der in _blocks(meter, lines, where):
         any_block = True
         plain = _without_trust(meter, der, where) if label == _TRUSTED else der
         if plain is not None:
-            yield plain
-    if any_block:
-        return
-    if any(line and not line.startswith("#") for line in lines):
-        raise TemplateError(f"{where}: there is no certificate in PEM")
-    meter.findings.pass_over(where, "has no certificate")
+            found[plain] = _parsed(plain, where)
+    if not any_block:
+        if any(line and not line.startswith("#") for line in lines):
+            raise TemplateError(f"{where}: there is no certificate in PEM")
+        meter.findings.pass_over(where, "has no certificate")
+    return found
 
 
 def _blocks(meter: Meter, lines: Sequence[str], where: str) -> Iterator[tuple[str, bytes]]:
@@ -514,11 +581,11 @@ def _der(lines: Sequence[str], where: str, number: int) -> bytes:
 def _without_trust(meter: Meter, der: bytes, where: str) -> bytes | None:
     """The certificate in a TRUSTED CERTIFICATE; None where that isn't trusted for TLS."""
     try:
-        *_, end = next(_elements(der))
-        trust = next(_elements(der[end:]))[1] if der[end:] else b""
-        uses = {tag: value for tag, value, _ in _elements(trust)}
-        trusted = {value for _, value, _ in _elements(uses.get(_SEQUENCE, b""))}
-        rejected = {value for _, value, _ in _elements(uses.get(_REJECTED, b""))}
+        *_, end = next(keystores.elements(der))
+        trust = next(keystores.elements(der[end:]))[1] if der[end:] else b""
+        uses = {tag: value for tag, value, _ in keystores.elements(trust)}
+        trusted = {value for _, value, _ in keystores.elements(uses.get(_SEQUENCE, b""))}
+        rejected = {value for _, value, _ in keystores.elements(uses.get(_REJECTED, b""))}
     except (IndexError, StopIteration, ValueError):
         raise TemplateError(f"{where}: a certificate can't be read") from None
     if rejected & _TLS_USES or (_SEQUENCE in uses and not trusted & _TLS_USES):
@@ -527,30 +594,12 @@ def _without_trust(meter: Meter, der: bytes, where: str) -> bytes | None:
     return der[:end]
 
 
-def _elements(content: bytes) -> Iterator[tuple[int, bytes, int]]:
-    """DER elements in a row: the tag and the value of each, and where it ends.
-
-    Raises:
-        IndexError, ValueError: it isn't DER.
-    """
-    end = 0
-    while end < len(content):
-        tag, length, start = content[end], content[end + 1], end + 2
-        if length >= 0x80:
-            octets = length & 0x7F
-            if not 1 <= octets <= _LENGTH_OCTETS or octets > len(content) - start:
-                raise ValueError(octets)
-            length, start = int.from_bytes(content[start : start + octets]), start + octets
-        end = start + length
-        if end > len(content):
-            raise ValueError(end)
-        yield tag, content[start:end], end
-
-
-def _end_of_validity(der: bytes, where: str) -> datetime:
+def _parsed(der: bytes, where: str) -> x509.Certificate:
     from cryptography import x509  # noqa: PLC0415
 
     try:
-        return x509.load_der_x509_certificate(der).not_valid_after_utc
+        certificate = x509.load_der_x509_certificate(der)
+        _ = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     except Exception:
         raise TemplateError(f"{where}: a certificate can't be read") from None
+    return certificate

@@ -1,8 +1,8 @@
 """Jinja2 in rules: names of copies, and whole objects for each target namespace.
 
 With ``spec.sources``, each text of the template gets the sources in the form that its place allows:
-data of Secrets can be read only in the values of a Secret's data and stringData. In the data of a
-ConfigMap they can only be bundled (certificates), elsewhere not even that.
+data of Secrets can be read only in the values of a Secret's data and stringData. In the data and
+binaryData of a ConfigMap they can only be bundled (certificates), elsewhere not even that.
 
 kind_fields.json, which hack/generate/kind_fields.py makes of an OpenAPI document, has the types of
 the fields of Kubernetes' own kinds. A type is one of Kubernetes' own (``PodSpec``), ``string``,
@@ -349,6 +349,7 @@ _PLACES: Final[Mapping[tuple[str, str], Visibility]] = {
     ("Secret", "data"): Visibility.CLEAR,
     ("Secret", "stringData"): Visibility.CLEAR,
     ("ConfigMap", "data"): Visibility.BUNDLES,
+    ("ConfigMap", "binaryData"): Visibility.BUNDLES,
 }
 """Of the values of a top-level field's map, by kind and field; their keys are HIDDEN."""
 

@@ -12,6 +12,7 @@ or 64 characters that are processed.
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import (
     Callable,
     Collection,
@@ -28,8 +29,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
-from copyrator.api.rule_spec import RENDERED_OBJECT, RENDERED_TEXT, RULE_DEPTH
+from copyrator.api.rule_spec import (
+    PUBLIC_CA,
+    PUBLIC_CAS,
+    RENDERED_OBJECT,
+    RENDERED_TEXT,
+    RULE_DEPTH,
+)
+from copyrator.api.text import count
 from copyrator.copies.targets.marks import EVERY_MARK
+from copyrator.copies.template.keystores import Certificates
 
 RENDER_STEPS: Final = 40_000
 """Steps that one object's rendering may take: an operation, a pass of a loop for each operation in
@@ -83,7 +92,7 @@ class Visibility(enum.Enum):
     HIDDEN = "hidden"
     """No data of Secrets."""
     BUNDLES = "bundles"
-    """Of Secrets, certificates only."""
+    """Of Secrets, certificates only, and a password as the key of a trust store."""
     CLEAR = "clear"
     """Everything: data of Secrets are texts here, so no message may quote a value."""
 
@@ -253,25 +262,60 @@ class SourceText(str):
         return made
 
 
-class Withheld:
-    """A value of a Secret's data where it may not come out; only `reveal` reads it."""
+class Closed:
+    """A value on which every operation of a template fails."""
 
-    __slots__ = ("_origin", "_text")
+    __slots__ = ()
 
-    def __init__(self, text: str, origin: str) -> None:
-        self._text = text
-        self._origin = origin
+    _why: str
 
     def _refuse(self, *_args: Any) -> NoReturn:
-        raise TemplateError(
-            f"{self._origin}: data of a Secret can be used only in the data of a Secret, or by "
-            "pem_bundle in the data of a ConfigMap"
-        )
+        raise TemplateError(self._why)
 
     __str__ = __repr__ = __format__ = __bool__ = __len__ = __iter__ = __hash__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = __getitem__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __int__ = __float__ = _refuse
     __html__ = _refuse
+
+
+class Withheld(Closed):
+    """A value of a Secret's data where it may not come out; only `reveal` reads it."""
+
+    __slots__ = ("_origin", "_text", "_why")
+
+    def __init__(self, text: str, origin: str) -> None:
+        self._text = text
+        self._origin = origin
+        self._why = (
+            f"{origin}: data of a Secret can be used only in the data of a Secret, or by "
+            "pem_bundle, jks and pkcs12 in a ConfigMap"
+        )
+
+
+class Binary(Closed):
+    """Bytes, which only b64encode takes."""
+
+    __slots__ = ("_content",)
+
+    _why = (
+        "a trust store isn't text: add the filter b64encode, in data of a Secret or binaryData of "
+        "a ConfigMap"
+    )
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+
+class PublicCAs(Closed):
+    """The certificates of an entry with ``defaultCAs``."""
+
+    __slots__ = ("_certificates", "_digest")
+
+    _why = "the public CAs are no object: use pem_bundle, jks or pkcs12"
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+        self._digest = hashlib.sha256(b"".join(certificates)).hexdigest()
 
 
 class SourceData(Mapping[str, Any]):
@@ -336,6 +380,8 @@ def origin_of(value: Any) -> str:
     """Where a value comes from, for messages; never the value."""
     if isinstance(value, SourceText | Withheld):
         return value._origin
+    if isinstance(value, PublicCAs):
+        return PUBLIC_CAS
     if isinstance(value, SourceObject):
         metadata = value["metadata"]
         return f"source {value._alias} ({metadata['namespace']}/{metadata['name']})"
@@ -350,6 +396,26 @@ def names_of(sources: Any) -> Sequence[str]:
 def reveal(value: Any) -> Any:
     """The text of a withheld value; for functions that return what may come out."""
     return value._text if isinstance(value, Withheld) else value
+
+
+def content_of(value: Binary) -> bytes:
+    """Its bytes."""
+    return value._content
+
+
+def certificates_of(value: PublicCAs) -> Certificates:
+    """The public CAs."""
+    return value._certificates
+
+
+def digest_of(value: PublicCAs) -> str:
+    """What is equal for the same certificates in the same order."""
+    return value._digest
+
+
+def describe_cas(value: PublicCAs) -> str:
+    """``144 public CAs, sha256:018e13f0``."""
+    return f"{count(len(value._certificates), PUBLIC_CA)}, sha256:{value._digest[:8]}"
 
 
 def withheld_like(value: Any, text: str) -> Any:
@@ -394,7 +460,7 @@ def _own(found: Mapping[str, str] | None) -> dict[str, str]:
     return {key: value for key, value in (found or {}).items() if not EVERY_MARK.has(key)}
 
 
-Entry = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+Entry = Mapping[str, Any] | Sequence[Mapping[str, Any]] | PublicCAs | None
 """An object, a list of objects, or None for a missing optional one."""
 
 
@@ -404,8 +470,8 @@ def source_set(
     """The variable ``sources``."""
     found: dict[str, Any] = {}
     for alias, entry in entries.items():
-        if entry is None:
-            found[alias] = None
+        if entry is None or isinstance(entry, PublicCAs):
+            found[alias] = entry
         elif isinstance(entry, Mapping):
             lacks = alias in optional
             found[alias] = template_object(entry, alias, clear=clear, may_lack_keys=lacks)

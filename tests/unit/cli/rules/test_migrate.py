@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.targets import EVERYWHERE
+from tests.unit.copies.test_keystores import der, read_jks, read_pkcs12
 
 from copyrator.api.rule_spec import RuleSpec, parse_rule
 from copyrator.cli.rules.migrate import (
@@ -14,7 +15,9 @@ from copyrator.cli.rules.migrate import (
     migrations,
     requests,
 )
+from copyrator.copies.template.filters import read_certificates
 from copyrator.copies.template.rendering import Composing, Tree
+from copyrator.copies.template.scope import Meter, PublicCAs
 from localcluster.signing import self_signed
 
 KNOWN = ("default", "kube-system", "prod-1", "prod-2", "team-a", "team-b")
@@ -76,12 +79,6 @@ def test_a_source_that_is_pushed_becomes_one_adopting_rule(annotations, targets)
 
 def test_what_a_tool_is_only_allowed_to_do_is_no_rule():
     assert rules(marked(**{f"{RF}reflection-allowed": "true"}), marked(other="x")) == []
-
-
-def test_a_pattern_that_is_no_glob_is_written_out_and_the_reader_is_told():
-    (request,) = requests("Secret", [marked(**{f"{KR}replicate-to": "prod-[12]"})], KNOWN)
-    assert "prod-[12] can't be written as a glob" in request.remarks[0]
-    assert "prod-1, prod-2" in request.remarks[0]
 
 
 def test_targets_that_pull_one_source_become_one_rule_for_each_name():
@@ -221,16 +218,6 @@ def test_of_other_kinds_only_kubernetes_replicators_annotations_count(kind):
     assert printed(marked(**{f"{RF}reflects": "default/creds"}), kind=kind) == []
 
 
-def test_equal_names_of_kinds_make_different_rules():
-    bodies = [marked(**{"kubed.appscode.com/sync": ""})]
-    names = {
-        rule["metadata"]["name"]
-        for kind in ("Secret", "ConfigMap")
-        for rule in printed(*bodies, kind=kind)
-    }
-    assert names == {"default-creds-secret", "default-creds-configmap"}
-
-
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
@@ -238,7 +225,7 @@ def certificate(name: str) -> str:
     return self_signed(name, begins=NOW, ends=NOW + timedelta(days=1))
 
 
-A, B, C, D = map(certificate, "abcd")
+A, B, C, D, PUBLIC = map(certificate, "abcdp")
 
 
 def bundle(sources, **target):
@@ -273,17 +260,21 @@ def test_a_bundle_becomes_a_rule_that_makes_the_same_bundle():
     assert body["metadata"] == {"name": "cas-configmap", "namespace": "copyrator"}
     assert spec.on_conflict == "Adopt"
     assert one.spec["targets"] == EVERYWHERE
-    assert {entry.namespace for entry in spec.sources} == {"trust"}
+    assert {entry.namespace for entry in spec.composed_sources} == {"trust"}
+    assert spec.default_cas == ("source1",)
     entries = {
-        "source1": found("ConfigMap", "one", ca_crt=A),
-        "source2": [found("Secret", "x", tls_crt=B), found("Secret", "y", tls_crt=A)],
-        "source3": found("ConfigMap", "all", k=C),
+        "source1": PublicCAs(read_certificates(Meter(), PUBLIC, "")),
+        "source2": found("ConfigMap", "one", ca_crt=A),
+        "source3": [found("Secret", "x", tls_crt=B), found("Secret", "y", tls_crt=A)],
+        "source4": found("ConfigMap", "all", k=C),
     }
     assert spec.template is not None
     made = Composing(entries, NOW).render(Tree(spec.template.body), "ConfigMap", {})
-    assert made["data"] == {"ca.pem": A + B + C + D}
+    assert made["data"] == {"ca.pem": PUBLIC + A + B + C + D}
     assert made["metadata"] == {"name": "cas"}
-    assert "useDefaultCAs can't be carried over" in one.remarks[0]
+    assert one.remarks == (
+        "useDefaultCAs: the public CAs are those of Copyrator's image, or of --default-cas-file",
+    )
 
 
 def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
@@ -291,20 +282,28 @@ def test_each_target_becomes_a_rule_with_its_metadata_and_namespaces():
     target = {
         "configMap": {"key": "a", "metadata": {"labels": {"l": "1"}, "annotations": {}}},
         "secret": {"key": "b"},
-        "additionalFormats": {"jks": {"key": "j"}, "pkcs12": {"key": "p"}},
+        "additionalFormats": {
+            "jks": {"key": "j", "password": "it's"},
+            "pkcs12": {"key": "p", "password": "x", "profile": "Modern2023"},
+        },
         "namespaceSelector": selector,
     }
     config, secret = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
     assert (config.replaces, secret.replaces) == ("ConfigMap trust/cas", "Secret trust/cas")
     assert config.spec["template"]["metadata"] == {"name": "cas", "labels": {"l": "1"}}
     assert list(secret.spec["template"]["stringData"]) == ["b"]
-    for one in (config, secret):
-        assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
+    for one, field in ((config, "binaryData"), (secret, "data")):
+        spec = parse_rule(one.manifest("copyrator"))
+        assert isinstance(spec, RuleSpec)
+        assert spec.template is not None
         assert one.spec["targets"] == {"selector": selector}
-        assert [remark.partition(" can't")[0] for remark in one.remarks] == [
-            "the JKS trust store",
-            "the PKCS#12 trust store",
+        assert [remark.partition(",")[0] for remark in one.remarks] == [
+            "the PKCS#12 trust store isn't encrypted"
         ]
+        entries = {"source1": found("ConfigMap", "one", ca_crt=A)}
+        made = Composing(entries, NOW).render(Tree(spec.template.body), spec.kind, {})[field]
+        assert [one for *_, one in read_jks(base64.b64decode(made["j"]), "it's")] == [der(A)]
+        assert [one for _, one in read_pkcs12(base64.b64decode(made["p"]), "x")] == [der(A)]
 
 
 @pytest.mark.parametrize("selector", [{}, {"matchLabels": {}}, {"matchExpressions": []}], ids=str)
@@ -313,15 +312,6 @@ def test_an_empty_selector_of_namespaces_is_every_namespace(selector):
     (one,) = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
     assert one.spec["targets"] == EVERYWHERE
     assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
-
-
-def test_a_bundle_of_inline_certificates_needs_no_sources():
-    (one,) = bundle_rules(bundle(SOURCES[-1:]), "trust")
-    spec = parse_rule(one.manifest("copyrator"))
-    assert isinstance(spec, RuleSpec)
-    assert spec.sources == ()
-    assert spec.template is not None
-    assert Tree(spec.template.body).render({})["data"] == {"ca.pem": D}
 
 
 def test_a_bundle_without_targets_or_spec_has_no_rule():
