@@ -229,12 +229,15 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     assert (again["number"], again["job"] != seen["job"]) == (2, True)
 
 
-async def test_a_preview_whose_job_is_deleted_or_refused_says_so(
+async def test_a_preview_without_values_or_whose_job_is_deleted_or_refused_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     werf.holds_plans = True
-    bundle(suspend=True)
+    bundle(suspend=True, values="values")
     operator = await run()
+    ask(cluster, "1.*", "first")
+    assert "ConfigMap team/values" in (await answered(cluster, "first"))["message"]
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     ask(cluster, "1.*")
     await eventually(lambda: cluster.jobs("plan"))
     lose(cluster, "jobs", cluster.runs[0])
