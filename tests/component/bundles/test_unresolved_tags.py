@@ -145,6 +145,21 @@ async def test_a_request_before_the_first_version_has_its_answer(
     assert cluster.status()["lastHandledRequest"] == "again"
 
 
+async def test_a_version_that_the_spec_no_longer_takes_is_not_deployed_again(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    _, operator = await deployed()
+    cluster.change("bundles", "shop", spec={"version": "2.*"})
+    await says(cluster, "NoMatchingVersion", 1)
+
+    edit_values(cluster)
+    annotate(cluster, requestedAt="now")
+
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await polled(operator, registry)
+    await says(cluster, "NoMatchingVersion", 1)
+
+
 async def test_a_request_waits_for_a_registry_that_does_not_answer(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
