@@ -45,14 +45,14 @@ SLOWEST = (
     "e2e/bundles/features/approval/test_guarded_life.py",
     "e2e/bundles/features/cluster/test_target_cluster.py",
     "e2e/upgrade/test_moving.py",
-    "e2e/bundles/test_sidecars.py",
+    "e2e/bundles/test_other_controllers.py",
     "e2e/test_readme.py",
     "e2e/bundles/features/approval/test_guarded.py",
     "e2e/clouds/test_aws.py",
     "e2e/bundles/features/approval/test_ways_around.py",
-    "e2e/standin/test_refusals.py",
+    "e2e/standin/test_writes.py",
     "e2e/bundles/test_examples.py",
-    "e2e/standin/test_plan_text.py",
+    "e2e/standin/test_recorded.py",
     "e2e/test_operator_process.py",
     "e2e/bundles/features/approval/test_guarded_crashes.py",
     "e2e/clouds/test_attacks.py",
@@ -82,7 +82,7 @@ SLOWEST = (
     "component/oci/test_statements.py",
     "component/bundles/features/drift/test_plan_purposes.py",
     "component/promises/notify/test_notifications.py",
-    "component/bundles/features/approval/test_bound_contents.py",
+    "component/bundles/features/approval/test_approval.py",
 )
 """What takes longest of each part: of e2e in processor time, of component in time, side by side."""
 

@@ -6,6 +6,7 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -71,3 +72,17 @@ def kubeconfig_data(
 ) -> dict[str, str]:
     """The ``data`` of a Secret with a kubeconfig."""
     return secret_data(json.dumps(document(server, token, authority=authority, **more)))
+
+
+def write_plain(folder: Path, server: str, token: str = "token", namespace: str = "home") -> Path:
+    """A kubeconfig for a server without TLS, in a file of this folder."""
+    context = {"cluster": "it", "user": "it", "namespace": namespace}
+    found = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": context}],
+        "clusters": [{"name": "it", "cluster": {"server": server}}],
+        "users": [{"name": "it", "user": {"token": token}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(found))
+    return path

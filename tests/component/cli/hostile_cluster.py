@@ -42,9 +42,11 @@ LONGEST = ".".join(["a" * 62, "b-c" * 20, "0" * 62, "d" * 66])[:253]
 PLACE = "n" * 31 + "-" + "9" * 31
 """A namespace of 63 characters."""
 HOME = "home"
+GATES = ("signature", "minAge", "promotion", "dependsOn", "window", "freeze", "approval")
 TEAMS = [f"team-{number}" for number in range(12)]
 ROLES = ["a b+c&d=e", "x?y#z;w@v,u!t$s'(r)*", '<b>"bold"</b>', "back\\slash^`{|}~[]", "é☃ 日本"]
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+GROUPS = {"copyrators": "flant.com/v1", "roles": "rbac.authorization.k8s.io/v1"}
+"""Of the kinds that a fake cluster of Bundles doesn't know."""
 
 
 class HostileCluster(BundleCluster):
@@ -89,42 +91,29 @@ class HostileCluster(BundleCluster):
                     "count": 7,
                 }
 
+    def put(self, plural, name, place=HOME, metadata=None, **fields):
+        path = path_of(plural, name, place)
+        if plural in GROUPS:
+            path = path.replace("/api/v1/", f"/apis/{GROUPS[plural]}/")
+        metadata = {"name": name, "namespace": place} | (metadata or {})
+        return self.write(path, {"metadata": metadata, **fields})
+
     def rule(self, name, place=HOME, *, spec=None, **status):
-        spec = {"targets": EVERYWHERE} | (
-            spec or {"source": {"kind": "Secret", "name": "s", "namespace": HOME}}
-        )
-        path = f"/apis/flant.com/v1/namespaces/{place}/copyrators/{name}"
-        self.write(
-            path,
-            {
-                "apiVersion": "flant.com/v1",
-                "kind": "CopyratorRule",
-                "metadata": {"name": name, "namespace": place},
-                "spec": spec,
-                "status": status,
-            },
-        )
+        copied = {"source": {"kind": "Secret", "name": "s", "namespace": HOME}}
+        spec = {"targets": EVERYWHERE} | (spec or copied)
+        kind = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule"}
+        self.put("copyrators", name, place, **kind, spec=spec, status=status)
 
     def bundle(self, name, place=HOME, *, spec=None, annotations=None, **status):
         spec = {"registry": "registry:5000", "repo": "shop", "version": "1.*"} | (spec or {})
-        self.write(
-            path_of("bundles", name, place),
-            {
-                "apiVersion": "operator.werf.dev/v1",
-                "kind": "Bundle",
-                "metadata": {"name": name, "namespace": place, "annotations": annotations or {}},
-                "spec": spec,
-                "status": status,
-            },
-        )
-        return self.objects[path_of("bundles", name, place)]["metadata"]["uid"]
+        kind = {"apiVersion": "operator.werf.dev/v1", "kind": "Bundle"}
+        metadata = {"annotations": annotations or {}}
+        made = self.put("bundles", name, place, metadata, **kind, spec=spec, status=status)
+        return made["metadata"]["uid"]
 
     def copy(self, rule, place, name, *, kind="secrets", secret=True):
-        root = RBAC if kind == "roles" else "/api/v1"
         data = {"data": {"v": b64encode(SENTINEL.encode()).decode()}} if secret else {"rules": []}
         metadata = {
-            "name": name,
-            "namespace": place,
             "labels": {"app.kubernetes.io/managed-by": "copyrator"},
             "annotations": {
                 "copyrator.flant.com/rule": rule,
@@ -132,37 +121,25 @@ class HostileCluster(BundleCluster):
                 "kubectl.kubernetes.io/last-applied-configuration": SENTINEL,
             },
         }
-        self.write(f"{root}/namespaces/{place}/{kind}/{name}", {"metadata": metadata, **data})
+        self.put(kind, name, place, metadata, **data)
 
     def job(self, name, bundle, uid, kind, log, *, place=HOME):
         """A Job that has ended, with a pod that has the values of a Secret in its log."""
+        password = {"secretKeyRef": {"name": "login", "key": "password"}}
         container = {
             "name": "werf",
             "image": "werf",
             "command": list(plan_command(NONCE, SealedFile("/salt", "/s", "/c", "0" * 64), ())),
-            "env": [
-                {
-                    "name": "PASSWORD",
-                    "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}},
-                }
-            ],
+            "env": [{"name": "PASSWORD", "valueFrom": password}],
         }
-        labels = {"operator.werf.dev/bundle": bundle, "operator.werf.dev/job": kind}
-        self.write(
-            path_of("jobs", name, place),
-            {
-                "metadata": {
-                    "name": name,
-                    "namespace": place,
-                    "labels": labels,
-                    "ownerReferences": [{"uid": uid, "name": bundle, "controller": True}],
-                },
-                "spec": {"template": {"spec": {"containers": [container]}}},
-                "status": {"conditions": [{"type": "Complete", "status": "True"}]},
-            },
-        )
-        job = self.objects[path_of("jobs", name, place)]
-        self.put_pod(job, {"terminated": {"exitCode": 0}})
+        metadata = {
+            "labels": {"operator.werf.dev/bundle": bundle, "operator.werf.dev/job": kind},
+            "ownerReferences": [{"uid": uid, "name": bundle, "controller": True}],
+        }
+        spec = {"template": {"spec": {"containers": [container]}}}
+        status = {"conditions": [{"type": "Complete", "status": "True"}]}
+        self.put("jobs", name, place, metadata, spec=spec, status=status)
+        self.put_pod(self.objects[path_of("jobs", name, place)], {"terminated": {"exitCode": 0}})
         pod = self.objects[path_of("pods", f"{name}-pod", place)]
         pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] = name
         self.logs[f"{name}-pod"] = log
@@ -191,16 +168,10 @@ def fill(cluster: HostileCluster) -> None:
     cluster.namespace("frozen", annotations={"operator.werf.dev/freeze": HTML})
     reason = MESSAGES["rtl"] + HTML
     data = {"reason": reason, "who": HTML, "until": stamp(86_400)}
-    cluster.write(
-        path_of("configmaps", "copyrator-freeze", "default"),
-        {"metadata": {"name": "copyrator-freeze", "namespace": "default"}, "data": data},
-    )
+    cluster.put("configmaps", "copyrator-freeze", "default", data=data)
+    secret = {"password": b64encode(SENTINEL.encode()).decode()}
     for name in ("s", "login", "values"):
-        secret = {"password": b64encode(SENTINEL.encode()).decode()}
-        cluster.write(
-            path_of("secrets", name, HOME),
-            {"metadata": {"name": name, "namespace": HOME}, "data": secret},
-        )
+        cluster.put("secrets", name, data=secret)
     fill_rules(cluster)
     fill_bundles(cluster)
 
@@ -277,19 +248,11 @@ def fill_bundles(cluster: HostileCluster) -> None:
     """Bundles, their Jobs and logs."""
     for name, message in MESSAGES.items():
         text = message[:4_000]
+        states = ("Passed", "Waiting", "Waiting", "Refused", "Waiting", "Waiting", "Waiting")
+        waits = {"reason": "TooYoung", "message": text, "until": stamp(600)}
         gates = [
-            {
-                "name": gate,
-                "state": state,
-                "reason": "TooYoung",
-                "message": text,
-                "until": stamp(600),
-            }
-            for gate, state in zip(
-                ("signature", "minAge", "promotion", "dependsOn", "window", "freeze", "approval"),
-                ("Passed", "Waiting", "Waiting", "Refused", "Waiting", "Waiting", "Waiting"),
-                strict=True,
-            )
+            {"name": gate, "state": state} | waits
+            for gate, state in zip(GATES, states, strict=True)
         ]
         history = [
             {

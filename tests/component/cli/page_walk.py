@@ -11,19 +11,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from tests.kubeconfigs import write_plain
 
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.ui import command
 from copyrator.cli.ui.server import Server
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: it
-contexts: [{{name: it, context: {{cluster: it, user: it, namespace: home}}}}]
-clusters: [{{name: it, cluster: {{server: "{}"}}}}]
-users: [{{name: it, user: {{}}}}]
-"""
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 DRAWN = {"circle", "ellipse", "line", "path", "polygon", "polyline", "rect", "stop", "use"}
 """Elements of SVG, which may end with their start tag."""
@@ -32,8 +25,7 @@ DRAWN = {"circle", "ellipse", "line", "path", "polygon", "polyline", "rect", "st
 @asynccontextmanager
 async def serving_pages(url: str, folder: Path) -> AsyncIterator[Server]:
     """The server of `copyrator ui` for the cluster at this URL, as the command makes it."""
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG.format(url))
+    kubeconfig = write_plain(folder, url)
     made: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     serve = command._serve
 

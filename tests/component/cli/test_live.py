@@ -7,14 +7,13 @@ import tracemalloc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-import yaml
 from tests.component.copies.conftest import HOME, make_rule, serving
 from tests.component.copies.fake_cluster import FakeCluster, path_of
 from tests.component.kube.fake_api import error, hang, until
 from tests.component.kube.test_reflector import QUICK
+from tests.kubeconfigs import write_plain
 from tests.long import LONG
 
 from copyrator.api.text import format_micro_time
@@ -155,22 +154,9 @@ class Guarded(FakeCluster):
         self.cut_watches()
 
 
-def write_kubeconfig(path: Path, url: str, token: str):
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": token}}],
-    }
-    path.write_text(yaml.safe_dump(config))
-
-
 async def test_expired_credentials_are_named_and_new_ones_are_used(tmp_path):
-    path = tmp_path / "kubeconfig"
     async with serving(Guarded()) as cluster:
-        write_kubeconfig(path, cluster.url, "first")
+        path = write_plain(tmp_path, cluster.url, "first")
         make_rule(cluster, "before", {"source": {"kind": "Secret", "name": "s"}})
         loaded = await load_connection(path)
 
@@ -189,7 +175,7 @@ async def test_expired_credentials_are_named_and_new_ones_are_used(tmp_path):
             assert f"kubeconfig {path}" in said
             assert "first" not in said
             assert len(live.now.rules) == 1  # what was known stays
-            write_kubeconfig(path, cluster.url, "second")
+            write_plain(tmp_path, cluster.url, "second")
             make_rule(cluster, "after", {"source": {"kind": "Secret", "name": "s"}})
             await until(lambda: len(live.now.rules) == 2, "it goes on")
             await until(lambda: live.now.faults == [], "nothing is said any more")

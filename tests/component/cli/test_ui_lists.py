@@ -76,6 +76,8 @@ async def test_each_object_is_on_the_overview_once(opened):
     assert attention < text.index("infra/broken") < moving < text.index("infra/rolls")
     assert '<progress value="0.25" max="1" aria-label="Rollout of infra/rolls">' in text
     assert text.index('id="deployed"') < text.index("infra/new")
+    assert '<b class="suspended">1</b> Suspended' in text
+    assert "‖ Suspended" in text
 
 
 async def test_a_rule_of_which_only_a_certificate_is_to_be_said_is_with_the_certificates(opened):
@@ -234,14 +236,6 @@ async def test_a_message_of_64_kb_is_shortened_in_lists(opened):
         _, text, _ = await opened.get(route)
         assert "\x1b" not in text
         assert len(text) < 10_000
-
-
-def test_what_was_done_is_said_above_the_part_that_is_updated():
-    pages = Pages(cluster="c", user="ann")
-    text = pages.page("lines.html", title="t", here="", parts=(), notice="Plan <a> is approved.")
-    said = text.index('<p class="note good" id="notice">Plan &lt;a&gt; is approved.</p>')
-    assert said < text.index("<main")
-    assert "notice" not in pages.page("lines.html", title="t", here="", parts=())
 
 
 def test_a_report_has_the_overview_and_leads_only_within_itself():

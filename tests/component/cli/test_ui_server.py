@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import aiohttp
 import pytest
-from tests.component.cli.conftest import COMPOSED, INSTALLATION, Page
-from tests.unit.cli.view.objects_seen import bundle, rule, seen
+from tests.component.cli.conftest import INSTALLATION, Page
+from tests.unit.cli.view.objects_seen import bundle, seen
 
 from copyrator.cli.ui import server as ui_server
 from copyrator.cli.ui.pages import Pages
@@ -55,12 +55,6 @@ async def test_a_refused_request_doesnt_spend_the_token(page):
         assert (await page.get(other))[0] == 403
     assert (await page.post(path, {}))[0] == 403
     assert (await page.get(path))[0] == 200
-
-
-async def test_the_token_counts_on_no_other_path(page):
-    for path in ("/matrix", "/rules/infra/broken", "/do/suspend/rules/infra/broken", "/events"):
-        status, text, headers = await page.get(f"{path}?token={page.server.token}")
-        assert (status, "infra" in text, "Set-Cookie" in headers) == (403, False, False), path
 
 
 @pytest.fixture
@@ -117,12 +111,6 @@ async def test_a_write_needs_the_pages_own_token(opened, done):
     assert "<h1>Rule infra/broken" in text, "it leads to the live page"
     assert 'id="notice"' not in (await opened.get("/rules/infra/broken"))[1], "it is said once"
     assert done == [("suspend", "rules", ("infra", "broken"))]
-
-
-async def test_a_question_comes_before_a_write_and_names_the_command(opened):
-    _, text, _ = await opened.get("/do/suspend/rules/infra/broken")
-    assert "Suspend rule infra/broken?" in text
-    assert "copyrator suspend rule infra/broken" in text
 
 
 async def test_pages_run_no_code_but_ours(opened):
@@ -193,20 +181,6 @@ async def test_what_is_still_being_listed_is_said(opened):
     assert "Still being listed: ConfigMap, Secret." in text
     opened.server.live.now.loading = []
     assert "Still being listed" not in (await opened.get("/"))[1]
-
-
-async def test_sources_rollouts_and_certificates_are_shown(opened):
-    opened.server.live.now = seen(rule("made", "Unknown", "RollingOut", **COMPOSED))
-    _, text, _ = await opened.get("/")
-    assert "RollingOut (step 2/4)" in text
-    assert '<span class="state fault">✕ expired</span>' in text
-    assert "expired 2020-02-01T00:00:00Z (" in text
-    assert '<a id="of-certificate-1" href="/rules/infra/made">infra/made</a>' in text
-    assert "<script>alert" not in text
-    _, text, _ = await opened.get("/rules/infra/made")
-    assert "<dt>Made from</dt><dd>hub, private (3)</dd>" in text
-    assert "expired 2020-02-01T00:00:00Z (" in text
-    assert "step 2/4; 0 of 0 copies have the new content" in text
 
 
 @pytest.mark.parametrize(

@@ -271,13 +271,3 @@ async def test_within_its_slice_a_task_is_not_interrupted() -> None:
     await part.pause()
     assert others == 1
     task.cancel()
-
-
-async def test_a_slice_is_measured_in_this_threads_processor_time() -> None:
-    part = TimeSlice(0.005)
-    await asyncio.sleep(0.02)
-    assert not part.spent
-    begun = time.thread_time()
-    while time.thread_time() < begun + 0.006:
-        pass
-    assert part.spent

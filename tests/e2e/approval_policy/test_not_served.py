@@ -89,7 +89,7 @@ def test_a_plan_is_approved_by_whoever_may_edit(bare: Bare) -> None:
 
 
 @long_form(
-    "tests/unit/cli/doctor/test_objects.py::test_a_policy_that_cant_be_there_or_seen_is_a_warning"
+    "tests/unit/cli/doctor/test_command.py::test_a_policy_that_cant_be_there_or_seen_is_a_warning"
 )
 def test_doctor_and_the_chart_say_so(bare: Bare) -> None:
     _, said = run(bare, bare.cluster.admin_kubeconfig, "doctor")

@@ -1,7 +1,6 @@
 """Commands for coming and going: migrate, install, uninstall, version."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from tests.e2e.cli.conftest import SENTINEL, copying, secret
 from tests.e2e.installation import RULES, delete_crds
 from tests.e2e.operator_process import until
 
-from demo.chart import ROOT, render
 from localcluster.api import ApiStatusError
 
 KR = "replicator.v1.mittwald.de/"
@@ -121,16 +119,6 @@ def test_uninstall_says_what_would_go_and_stay_and_refuses_while_the_operator_le
     assert stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["finalizers"]
 
 
-def test_the_job_of_helm_uninstall_refuses_where_helm_uninstalls_nothing(stage):
-    path = f"/apis/apps/v1/namespaces/{stage.home}/deployments/copyrator"
-    before = stage.api.get(path)["spec"]
-    command = f"uninstall --operator-namespace {stage.home} --stop copyrator --helm-release mine"
-    said = stage.types(command, code=1)
-    assert f"Helm isn't uninstalling the release mine in {stage.home}: nothing is changed" in said
-    assert "uninstall.hook=false" in said
-    assert stage.api.get(path)["spec"] == before
-
-
 def test_what_install_prints_is_taken_by_the_api_server(stage):
     printed = stage.types(f"install --print --no-crds -n {stage.home} --image r.example.com/c:1")
     stage.cluster.kubectl(
@@ -138,28 +126,8 @@ def test_what_install_prints_is_taken_by_the_api_server(stage):
     )
 
 
-def test_install_prints_the_policies_of_the_chart_for_its_namespace(stage, cluster):
-    printed = stage.types("install --print --no-crds -n ops --image r.example.com/c:1")
-    bodies = [body for body in yaml.safe_load_all(printed) if body]
-    policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-    found = [body for body in bodies if body["kind"] in policies]
-    rendered = render(cluster.helm, namespace="ops", policy=True).rights
-    named = {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in rendered}
-    assert len(found) == 8
-    for body in found:
-        assert named[body["kind"], body["metadata"]["name"]] == body["spec"]
-    assert "system:serviceaccount:ops:copyrator" in printed
-    without = stage.types(
-        "install --print --no-crds --no-policies -n ops --image r.example.com/c:1"
-    )
-    others = [body for body in yaml.safe_load_all(without) if body]
-    assert others == [body for body in bodies if body["kind"] not in policies]
-
-
 # Copies of trust-manager and secretgen
 
-EXAMPLE = ROOT / "examples" / "rules" / "ca-with-successor.yaml"
-CA: str = next(yaml.safe_load_all(Path(EXAMPLE).read_text()))["data"]["ca.crt"]
 TRUST, SECRETGEN = "trust.cert-manager.io", "secretgen.carvel.dev"
 KINDS = (
     (TRUST, "bundles", "Bundle", "Cluster"),
@@ -207,92 +175,33 @@ def custom(group: str, kind: str, name: str, namespace: str = "", **spec: Any) -
     }
 
 
-def owned(body: dict[str, Any], name: str) -> dict[str, Any]:
-    """The owner reference to an object, as both tools write it."""
-    return {
-        "apiVersion": body["apiVersion"],
-        "kind": body["kind"],
-        "name": name,
-        "uid": body["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def names_in(stage, path: str) -> list[str]:
-    return [one["metadata"]["name"] for one in stage.api.get(path)["items"]]
-
-
 @pytest.mark.usefixtures("tools")
-def test_the_rules_that_migrate_prints_adopt_the_copies_and_take_their_owners_off(
-    stage, word, namespace
-):
-    team, other = namespace(f"{word}-team", labels={"t": word}), namespace(f"{word}-other")
-    ca = {"name": f"{word}-ca", "namespace": stage.home}
+def test_migrate_prints_rules_for_what_trust_manager_and_secretgen_copy(stage, word, namespace):
+    team, other = namespace(f"{word}-team"), namespace(f"{word}-other")
     stage.apply(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": ca, "data": {"ca.crt": CA}},
         custom(
             TRUST,
             "Bundle",
             word,
-            sources=[{"useDefaultCAs": True}, {"configMap": {"name": ca["name"], "key": "ca.crt"}}],
-            target={
-                "configMap": {"key": "ca.pem"},
-                "additionalFormats": {"jks": {"key": "ca.jks"}},
-                "namespaceSelector": {"matchLabels": {"t": word}},
-            },
+            sources=[{"useDefaultCAs": True}, {"configMap": {"name": word, "key": "ca.crt"}}],
+            target={"configMap": {"key": "ca.pem"}, "additionalFormats": {"jks": {"key": "j"}}},
         ),
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": word, "namespace": other},
-            "stringData": {"token": SENTINEL},
-        },
         custom(SECRETGEN, "SecretExport", word, other, toNamespace="*"),
         custom(SECRETGEN, "SecretImport", word, team, fromNamespace=other),
     )
-    bundle = stage.api.get(f"/apis/{TRUST}/v1alpha1/bundles/{word}")
-    wanted = stage.api.get(f"/apis/{SECRETGEN}/v1alpha1/namespaces/{team}/secretimports/{word}")
-    source = stage.api.get(f"/api/v1/namespaces/{other}/secrets/{word}")
-    maps, secrets = (f"/api/v1/namespaces/{team}/{one}" for one in ("configmaps", "secrets"))
-    marks = {
-        "labels": {f"{TRUST}/bundle": word},
-        "annotations": {f"{TRUST}/hash": "1234"},
-        "ownerReferences": [owned(bundle, word)],
-    }
-    applied = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": word, "namespace": team, **marks},
-        "data": {"ca.pem": "old"},
-    }
-    stage.cluster.kubectl(
-        *("apply", "--server-side", "--field-manager=trust-manager", "-f", "-"),
-        input=json.dumps(applied),
-    )
-    metadata = {"name": word, "ownerReferences": [owned(wanted, word)]}
-    stage.api.create(secrets, {"metadata": metadata, "data": source["data"]})
-
     result = stage.result(f"migrate --trust-namespace {stage.home}")
     assert result.exit_code == 0, result.output
     assert "# NOTE: useDefaultCAs can't be carried over" in result.stdout
     assert "# NOTE: the JKS trust store can't be carried over" in result.stdout
     documents = [one for one in yaml.safe_load_all(result.stdout) if one]
-    mine = [one for one in documents if word in json.dumps(one)]
-    assert len(mine) == 2
-    stage.apply(*mine)
-    for one in mine:
-        stage.wait_reason(RULES.format(stage.home), one["metadata"]["name"], "Synced")
-    for path, data in ((maps, {"ca.pem": CA}), (secrets, source["data"])):
-        found = stage.api.get(f"{path}/{word}")
-        assert found["data"] == data
-        assert "ownerReferences" not in found["metadata"]
-        assert not any(key.startswith(TRUST) for key in found["metadata"]["labels"])
-        assert not any(key.startswith(TRUST) for key in found["metadata"]["annotations"])
-    stage.cluster.kubectl(
-        "delete", "copyrator", "-n", stage.home, *(one["metadata"]["name"] for one in mine)
+    composed, copied = sorted(
+        (one["spec"] for one in documents if word in json.dumps(one)),
+        key=lambda one: "source" in one,
     )
-    until(lambda: word not in names_in(stage, maps), "deleted with its rule")
+    (entry,) = composed["sources"]
+    assert (entry["kind"], entry["namespace"], entry["name"]) == ("ConfigMap", stage.home, word)
+    assert copied["source"] == {"kind": "Secret", "namespace": other, "name": word}
+    assert copied["targets"] == {"namespaces": [team]}
 
 
 def test_leaving_takes_the_finalizers_off_and_keeps_the_copies(stage, word, namespace):
@@ -308,3 +217,13 @@ def test_leaving_takes_the_finalizers_off_and_keeps_the_copies(stage, word, name
     assert f"CopyratorRule {stage.home}/{word} lost its finalizer.\n" in said
     stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--timeout=120s")
     assert stage.api.get(f"/api/v1/namespaces/{there}/secrets/{word}")
+
+
+def test_the_job_of_helm_uninstall_refuses_where_helm_uninstalls_nothing(stage):
+    path = f"/apis/apps/v1/namespaces/{stage.home}/deployments/copyrator"
+    before = stage.api.get(path)["spec"]
+    command = f"uninstall --operator-namespace {stage.home} --stop copyrator --helm-release mine"
+    said = stage.types(command, code=1)
+    assert f"Helm isn't uninstalling the release mine in {stage.home}: nothing is changed" in said
+    assert "uninstall.hook=false" in said
+    assert stage.api.get(path)["spec"] == before

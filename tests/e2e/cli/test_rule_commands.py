@@ -209,58 +209,6 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     assert _persisted(stage, before, user) == []
 
 
-def test_the_object_that_would_be_written_is_shown_whole_and_no_secret_in_it(
-    stage, word, namespace, tmp_path
-):
-    place, file = namespace(f"{word}-team"), tmp_path / "rules.yaml"
-
-    def shown(name, *documents, code=2):
-        file.write_text(yaml.safe_dump_all(documents))
-        said = stage.types(f"plan -f {file} --show {place}/{name}", code=code)
-        assert b64(SENTINEL) not in said
-        return said
-
-    def config(text, name=word, home=place, **more):
-        metadata = {"name": name, "namespace": home}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": text, **more}
-
-    targets = {"namespaces": [place]}
-    forced = {"targets": targets, "onConflict": "Overwrite", "onImmutable": "Recreate"}
-    stage.apply(config({"a": "one\n\x1b[2Jtwo\n"}, immutable=True, binaryData={"b": "AP8="}))
-    source = config({"a": "one\n\x1b[2Jnew\n"}, home=stage.home, binaryData={"b": "AP7+"})
-    copies = rule(stage.home, word, source={"kind": "ConfigMap", "name": word}, **forced)
-    said = plainly(shown(word, source, copies))
-    assert said.startswith(f"recreate ConfigMap {place}/{word}\n apiVersion: v1\n binaryData:\n")
-    assert "- b: <binary, 2 bytes, before>\n + b: <binary, 3 bytes, after>\n" in said
-    assert '\n - a: "one\\n\\e[2Jtwo\\n"\n - immutable: true\n + a: "one\\n\\e[2Jnew\\n"\n' in said
-
-    hub = {"as": "hub", "kind": "Secret", "name": f"{word}-hub"}
-    pulls = secret(stage.home, f"{word}-hub", "tls.key", ".dockerconfigjson")
-    pulls["metadata"]["annotations"] = {"kapp.k14s.io/original": SENTINEL, "other": SENTINEL}
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": word}}
-    body["stringData"] = {"text": "{{ sources.hub.data['tls.key'] | b64decode }}, and more"}
-    made = rule(stage.home, f"{word}-made", sources=[hub], template=body, targets=targets)
-    said = plainly(shown(word, pulls, made))
-    assert " + data:\n + text: <hidden, 26 bytes>\n + kind: Secret\n" in said
-    whole = rule(
-        stage.home, f"{word}-all", source={"kind": "Secret", "name": f"{word}-hub"}, targets=targets
-    )
-    said = plainly(shown(f"{word}-hub", pulls, whole))
-    assert "+ .dockerconfigjson: <hidden, 16 bytes>\n + tls.key: <hidden, 16 bytes>\n" in said
-    assert "+ other: <hidden, 16 bytes>\n" in said
-    # Other kinds can't get a Secret's value, so there is none in them to be shown.
-    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": word}}
-    body["imagePullSecrets"] = [{"name": "{{ sources.hub.data['tls.key'] }}"}]
-    leaks = rule(stage.home, f"{word}-leaks", sources=[hub], template=body, targets=targets)
-    said = shown(word, pulls, leaks)
-    assert said.startswith(f"blocked ServiceAccount {place}/{word}: TemplateError: ")
-    del body["imagePullSecrets"]
-    said = plainly(shown(word, pulls, leaks))
-    assert said.startswith(f"create ServiceAccount {place}/{word}\n + apiVersion: v1\n")
-    said = stage.types(f"plan bundle {word} --show {place}/{word}", code=1)
-    assert "--show is only for rules" in said
-
-
 def _persisted(stage, offset, user):
     """Writes of a user that stayed. Others write meanwhile: the node renews its Lease."""
     words = ("create", "update", "patch", "delete")
@@ -437,27 +385,6 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     assert left == {stage.home, spaces[0]}
 
 
-def test_an_object_is_its_kind_and_name_as_for_kubectl(stage, seen):
-    word, copied = seen
-    home, there = stage.home, copied[0]
-    both = stage.types(f"get rule/{word} copy/{there}/{word} -n {home} -o name").split()
-    assert both == [f"copyratorrule.flant.com/{word}", f"secret/{word}"]
-    assert stage.types(f"get copies {there}/{word} {copied[1]}/{word} -o name") == (
-        f"secret/{word}\n" * 2
-    )
-    assert f"Name:          {home}/{word}\n" in stage.types(f"describe rule/{word} -n {home}")
-    for typed in (
-        f"why secret/{there}/{word}",
-        f"why copy/{word} -n {there}",
-        f"why {there}/{word}",
-    ):
-        said = stage.types(typed)
-        assert said.startswith(f"Secret {there}/{word} exists and carries the marks of the rule ")
-    assert f"rule {home}/{word} reconciled" in stage.types(f"reconcile rule/{word} -n {home}")
-    said = stage.types(f"get rule/{word} {word} -n {home}", code=2)
-    assert f"{word!r} has no kind, and the first name has one: rule/{word}" in said
-
-
 def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, seen):
     word, _ = seen
     for typed in (f"{stage.home}/nope", "nope"):
@@ -563,18 +490,6 @@ def test_why_on_a_source_says_that_it_is_one(stage, seen):
     assert found["sourceOf"] == [{"rule": owner, "copies": 2}]
 
 
-def test_a_rule_is_described_for_programs(stage, seen):
-    word, _ = seen
-    shown = f"rule {stage.home}/{word}"
-    until(lambda: SYNCED.search(stage.types(f"describe {shown}")), "an Event")
-    found = json.loads(stage.types(f"describe {shown} -o json"))
-    assert found["object"]["metadata"]["name"] == word
-    about = {event["involvedObject"]["name"]: event["message"] for event in found["events"]}
-    assert about
-    assert about.keys() <= {word, stage.home}, "its own, and those of several rules with it"
-    assert word in about.get(stage.home, word)
-
-
 def test_a_rule_is_created_where_an_operator_serves_it_or_not_at_all(stage, word, namespace):
     typed = f"create rule {word} --kind ConfigMap --source none --to none"
     assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
@@ -613,3 +528,187 @@ def test_every_advised_command_works_when_it_is_pasted(stage, seen):
         result = stage.result(command)
         assert result.exit_code == 0 or command == "doctor", (command, result.output)
     assert f"rule {owner} isn't suspended" in stage.types(f"resume rule {owner}")
+
+
+@pytest.fixture
+def copied_once(stage, word, namespace):
+    """A rule `word` with one copy, and the copy's namespace."""
+    there = namespace(f"{word}-team")
+    stage.apply(secret(stage.home, word, "user"), copying(stage.home, word, f"{word}-*"))
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    yield there
+    stage.delete_rule(word)
+
+
+def test_why_says_that_the_source_didnt_consent(stage, word, copied_once, namespace):
+    elsewhere = namespace(f"{word}-other")
+    annotations = {"copyrator.flant.com/allow-to": copied_once}
+    stage.api.patch(
+        f"/api/v1/namespaces/{stage.home}/secrets/{word}",
+        {"metadata": {"annotations": annotations}},
+    )
+    said = stage.types(f"why {elsewhere}/{word} --kind secret")
+    source = f"{stage.home}/{word}"
+    assert (
+        f": the annotation copyrator.flant.com/allow-to of {source} doesn't name {elsewhere}\n"
+    ) in said
+
+
+def test_why_says_that_the_namespace_is_being_deleted(stage, word, copied_once):
+    # A finalizer of somebody else's keeps an object, and so the namespace.
+    path = f"/api/v1/namespaces/{copied_once}"
+    held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
+    stage.api.create(f"{path}/configmaps", held)
+    stage.api.delete(path)
+    try:
+        until(
+            lambda: stage.api.get(path)["status"]["phase"] == "Terminating",
+            "the namespace is going",
+        )
+        said = stage.types(f"why {copied_once}/{word} --kind secret")
+        assert (
+            f"The namespace {copied_once} is being deleted: nothing is created or changed" in said
+        )
+    finally:
+        stage.api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
+
+
+def test_why_tells_whose_a_copy_is_and_when_it_was_written(stage, word, copied_once):
+    owner = f"{stage.home}/{word}"
+    said = plainly(stage.types(f"why copy {copied_once}/{word}"))
+    expected = (
+        f"Secret {copied_once}/{word} exists and carries the marks of the rule {owner}.\n"
+        f"It is up to date with the rule {owner}.\n"
+        "Age: AGE\n"
+        "Written: AGE ago\n"
+        f" rule {owner} (its owner): requires it, from {owner}\n"
+    )
+    assert said.startswith(expected)
+
+
+def test_why_names_who_edited_a_copy(stage, word, copied_once):
+    # The rule is paused, so that the edit stays.
+    stage.types(f"suspend rule {stage.home}/{word}")
+    stage.cluster.kubectl(
+        *("patch", "secret", word, "-n", copied_once, "--field-manager=somebody"),
+        *("--type=merge", "-p", '{"data": {"user": "eA=="}}'),
+    )
+    said = plainly(stage.types(f"why copy {copied_once}/{word}"))
+    assert "Managers: somebody, AGE ago\n" in said
+    assert "writes nothing now (suspend, mode: Plan, or not served)" in said
+
+
+@pytest.fixture
+def planned(stage, tmp_path):
+    """What `plan -f` prints about rules."""
+
+    def plan(*rules, code=0):
+        file = tmp_path / "rules.yaml"
+        file.write_text("\n---\n".join(map(json.dumps, rules)))
+        return stage.types(f"plan -f {file}", code=code)
+
+    return plan
+
+
+def test_a_rule_without_targets_is_named(stage, word, planned):
+    stage.apply(secret(stage.home, word, "user"))
+    said = planned(copying(stage.home, word, f"{word}-*"))
+    assert "No changes: 0 copies are up to date.\n" in said
+    assert f"NoTargets: the rule matches no namespace: its targets are {word}-*\n" in said
+
+
+def test_a_source_that_isnt_there_is_named_and_each_fault_has_its_line(stage, word, planned):
+    named = rule(stage.home, word, source={"kind": "Secret", "name": word})
+    labels = {"kind": "ConfigMap", "selector": {"matchLabels": {"app": word}}}
+    said = planned(named, rule(stage.home, f"{word}-labels", source=labels), code=1)
+    first, second = said.splitlines()
+    assert first.endswith(f"does nothing now: there is no Secret {word} in {stage.home}")
+    assert second.endswith(f"does nothing now: no ConfigMap in {stage.home} matches app={word}")
+
+
+TYPE = "kubernetes.io/dockerconfigjson"
+
+
+def pull(namespace: str, name: str, *hosts: str, **labels: str):
+    auths = {host: {"username": name, "password": SENTINEL} for host in hosts}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": TYPE,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "stringData": {".dockerconfigjson": json.dumps({"auths": auths})},
+    }
+
+
+def registries(home: str, word: str, **more):
+    selector = {"matchLabels": {"registry": word}}
+    text = "{{ ([sources.hub] + sources.private) | merge_dockerconfig | b64encode }}"
+    return rule(
+        home,
+        word,
+        sources=[
+            {"as": "hub", "kind": "Secret", "name": f"{word}-hub"},
+            {"as": "private", "kind": "Secret", "selector": selector, "optional": True},
+        ],
+        template={
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": TYPE,
+            "metadata": {"name": word},
+            "data": {".dockerconfigjson": text},
+        },
+        targets={"namespaces": [f"{word}-a", f"{word}-b"]},
+        **more,
+    )
+
+
+@pytest.fixture
+def composed(stage, word):
+    names = [f"{word}-a", f"{word}-b"]
+    stage.apply(
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names)
+    )
+    yield names
+    stage.cluster.kubectl("delete", "namespace", *names, "--wait=false")
+
+
+def test_the_commands_say_what_a_copy_is_made_of(stage, word, composed, tmp_path):
+    home = stage.home
+    file = tmp_path / "rule.yaml"
+    wanted = registries(home, word)
+    file.write_text(yaml.safe_dump(wanted))
+    said = stage.types(f"plan -f {file}", code=1)
+    assert f"SourceNotFound: sources.hub: there is no Secret {home}/{word}-hub" in said
+    sources = [
+        pull(home, f"{word}-hub", "hub.io"),
+        pull(home, f"{word}-one", "one.io", registry=word),
+        pull(home, f"{word}-two", "hub.io", registry=word),
+    ]
+    file.write_text(yaml.safe_dump_all([*sources, wanted]))
+    said = stage.types(f"plan -f {file}", code=2)
+    assert "2 to create" in said
+    assert "From hub, private (2)." in said
+    assert "hub.io: the credentials of hub" in said
+    stage.apply(*sources, wanted)
+    stage.wait_reason(RULES.format(home), word, "Synced")
+    said = stage.types(f"plan rule {home}/{word}")
+    assert "No changes: 2 copies are up to date." in said
+    said = stage.types(f"why {word}-a/{word}")
+    assert "It is made from hub, private (2)." in said.replace("\n", " ")
+    said = stage.types(f"why {home}/{word}-one").replace("\n", " ")
+    assert f"{home}/{word} (2 copies)" in said
+    said = stage.types(f"why {home}/{word} --kind rule").replace("\n", " ")
+    assert "Synced" in said
+    assert "Made from:     hub, private (2)" in said
+    said = stage.types(f"describe rule {home}/{word}")
+    assert "Made from:     hub, private (2)" in said
+    assert f"hub: Secret {word}-hub in {home}" in said
+    assert "Not used" in said
+    assert word in stage.types("get rules -A")
+    stage.cluster.kubectl("delete", "secret", "-n", home, f"{word}-hub")
+    stage.wait_reason(RULES.format(home), word, "SourceNotFound")
+    said = stage.types(f"why {word}-a/{word}").replace("\n", " ")
+    assert "SourceNotFound: sources.hub" in said
+    assert f"The rule {home}/{word} requires it, but can't render it; see below." in said
+    assert "are read first" not in said
+    stage.cluster.kubectl("delete", "copyrator", "-n", home, word, "--timeout=120s")

@@ -1,20 +1,17 @@
 """`copyrator ui`, `report` and `top` on a cluster where the operator runs."""
 
 import asyncio
-import html
 import re
 import signal
 import socket
 import time
-from urllib.parse import unquote
 
 import aiohttp
 import pytest
-from tests.e2e.cli.conftest import SENTINEL, copying, rule, secret, synced_and_failing
+from tests.e2e.cli.conftest import SENTINEL, rule, synced_and_failing
 from tests.e2e.cli.terminal import typed
 from tests.e2e.cli.ui_process import serving
 from tests.e2e.installation import RULES
-from tests.long import long_form
 
 LATE = 60.0
 """Seconds in which a page shows a change on a loaded machine."""
@@ -98,17 +95,6 @@ async def test_the_pages_show_what_is_there_and_what_is_wrong_and_no_values(
         assert "1.0.0" in bundle
         assert "Deployed" in bundle
         assert "Succeeded" in await browser.page(f"/bundles/{apps}/shop/log")
-
-
-async def test_a_change_is_shown_without_a_new_start_and_new_kinds_too(
-    stage, word, copied, session
-):
-    with serving(stage) as url:
-        browser = await opened(session, url)
-        await browser.page("/")
-        stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
-        await browser.until(f"/rules/{stage.home}/{word}", "SourceNotFound")
-        await browser.until(f"/rules/{stage.home}/{word}?in={copied}", "why?</a>")
 
 
 async def test_a_write_comes_after_a_confirmation_with_the_users_permissions(
@@ -204,47 +190,3 @@ def test_a_port_in_use_is_named(stage):
         taken.listen()
         port = taken.getsockname()[1]
         assert f"can't listen on 127.0.0.1:{port}" in stage.types(f"ui --port {port}", code=1)
-
-
-@long_form("tests/component/cli/test_ui_names.py::test_the_link_to_a_copy_asks_about_that_copy")
-async def test_odd_names_that_the_api_server_takes_have_their_pages(
-    stage, word, namespace, session
-):
-    """A long name with dots, a Role's with colons and braces, keys with every character."""
-    place, home = namespace(f"{word}-team"), stage.home
-    long = f"{word}." + ".".join(["a-" * 30 + "b"] * 3) + ".0"
-    role = f"{word}:read {{all}}?&<b>"
-    labels = {"shared": word}
-    keys = ("ca.crt", "A_b-c..d", "-._")
-    stage.apply(
-        secret(home, long, *keys),
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": role, "namespace": home, "labels": labels},
-            "rules": [],
-        },
-        copying(home, long, place),
-        rule(
-            home,
-            f"{word}.role",
-            source={"kind": "Role", "selector": {"matchLabels": labels}},
-            targets={"namespaces": [place]},
-        ),
-    )
-    for name in (long, f"{word}.role"):
-        stage.wait_reason(RULES.format(home), name, "Synced")
-    with serving(stage) as url:
-        browser = await opened(session, url)
-        for name, copy in ((long, long), (f"{word}.role", role)):
-            path = f"/rules/{home}/{name}"
-            text = await browser.until(path, 'href="/copies/')
-            link = html.unescape(re.search(r'href="(/copies/[^"]+)"', text)[1])
-            assert unquote(link).endswith(f"/{copy}")
-            why = html.unescape(await browser.page(link))
-            assert f"It is up to date with the rule {home}/{name}." in why
-            assert f"{place}/{copy} exists" in why
-    shown = await asyncio.to_thread(stage.types, "top --once")
-    assert all(len(line) <= 80 for line in shown.splitlines())
-    for name in (long, f"{word}.role"):
-        stage.cluster.kubectl("delete", "copyrator", name, "-n", home, "--timeout=120s")

@@ -1,6 +1,8 @@
-"""Commands that start something wait until it has ended: --wait and --timeout."""
+"""Commands that start something wait until it has ended: --wait, --timeout, and a rollback."""
 
 import asyncio
+import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,9 +14,10 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import Handler
 from tests.e2e.bundles.bad_registry import Front, serving
-from tests.e2e.cli.conftest import ROOT, Stage, copying, secret
+from tests.e2e.cli.conftest import ROOT, Stage, copying, plainly, secret
 from tests.e2e.cli.terminal import typed
 from tests.e2e.installation import BUNDLES, RULES
+from tests.e2e.operator_process import until
 
 from localcluster.bundle import push
 
@@ -62,7 +65,6 @@ class Desk:
 @pytest.fixture
 def desk(stage: Stage, word: str, namespace: Callable[..., str]) -> Iterator[Desk]:
     yield Desk(stage, word, namespace)
-    stage.types(f"thaw -n {stage.apps}")
     for kind, place in (("bundle", stage.apps), ("copyrator", stage.home)):
         stage.cluster.kubectl(
             *("delete", kind, word, "-n", place, "--ignore-not-found", "--timeout=120s")
@@ -93,31 +95,8 @@ def a_rollout(desk: Desk) -> None:
     desk.stage.wait_reason(RULES.format(desk.stage.home), desk.word, "RollingOut")
 
 
-def an_edited_suspended_bundle(desk: Desk) -> None:
-    desk.make_bundle("Deployed")
-    labels = {"app.kubernetes.io/part-of": "edited"}  # the release's objects get them
-    edit = {"metadata": {"labels": labels}, "spec": {"suspend": True}}
-    desk.stage.api.patch(f"{BUNDLES.format(desk.stage.apps)}/{desk.word}", edit)
-    desk.stage.wait_reason(BUNDLES.format(desk.stage.apps), desk.word, "Suspended")
-
-
-def one_outside_its_window(desk: Desk) -> None:
-    day = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
-    window = {"days": [day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
-    desk.make_bundle("Suspended", suspend=True, windows=[window])
-
-
-def one_that_needs_approval(desk: Desk) -> None:
-    desk.make_bundle("Suspended", suspend=True, approval={"mode": "Always"})
-
-
 def a_plan(desk: Desk) -> None:
     desk.make_bundle("AwaitingApproval", approval={"mode": "Always"})
-
-
-def a_plan_in_a_freeze(desk: Desk) -> None:
-    a_plan(desk)
-    desk.types("freeze -n {apps} --reason inventory")
 
 
 CREATE_RULE = "create rule {word} --source {home}/{word} --to {word}-* --wait"
@@ -140,30 +119,10 @@ CASES = {
         "resume {rule} --wait",
         "{rule} resumed; status Synced: 1 copy is up to date",
     ),
-    "a resumed bundle": (
-        an_edited_suspended_bundle,
-        "resume {bundle} --wait",
-        " is deployed as revision 2",
-    ),
-    "a window holds it up": (
-        one_outside_its_window,
-        "resume {bundle} --wait",
-        "Error: {bundle} waits: OutsideWindow: ",
-    ),
-    "an approval is needed": (
-        one_that_needs_approval,
-        "resume {bundle} --wait",
-        "Error: {bundle} waits for approval: copyrator approve {bundle}",
-    ),
     "an approved plan": (
         a_plan,
         "approve {bundle} --yes --wait",
         "approved; status Deployed: 1.0.0 ",
-    ),
-    "an approved plan in a freeze": (
-        a_plan_in_a_freeze,
-        "approve {bundle} --yes --wait",
-        " is approved, and waits: Frozen: ",
     ),
     "a rollout": (
         a_rollout,
@@ -212,3 +171,100 @@ def test_ctrl_c_says_that_the_operator_continues(desk: Desk) -> None:
         desk.stage.cluster.kubectl(
             "delete", "bundle", desk.word, "-n", desk.stage.apps, "--timeout=120s"
         )
+
+
+PIN = "operator.werf.dev/pin"
+SKIPPED = "operator.werf.dev/skip-digests"
+
+
+def test_a_bad_version_is_left_skipped_and_not_deployed_again(stage):
+    bundles, repo = BUNDLES.format(stage.apps), f"team/back-{stage.apps}"
+    shown = f"bundle {stage.apps}/web"
+
+    def put(tag):
+        return push(ROOT / "examples" / "charts" / "hello", stage.cluster.registry, repo, tag)
+
+    def body():
+        return stage.api.get(f"{bundles}/web")
+
+    def runs(digest):
+        def look():
+            status = body().get("status", {})
+            return status.get("deployed", {}).get("digest") == digest and (
+                stage.ready(bundles, "web").get("reason") == "Deployed"
+            )
+
+        until(look, lambda: f"{digest}: {body()}")
+
+    first = put("1.0.0")
+    stage.apply(stage.bundle("web", repo))
+    runs(first)
+    said = stage.types(f"rollback {shown}", code=1)
+    assert "has no earlier successful deploy in its history" in " ".join(said.split())
+    second = put("1.1.0")
+    runs(second)
+
+    said = " ".join(stage.types(f"skip {shown} 1.1.0", code=1).split())
+    assert f"1.1.0 ({second}) is what {shown} runs" in said
+    assert f"copyrator rollback {shown}" in said
+    assert SKIPPED not in body()["metadata"].get("annotations", {})
+
+    said = " ".join(stage.types(f"rollback {shown}").split())
+    assert f"Rolling back {shown} from 1.1.0 ({second[:19]}) to 1.0.0 ({first[:19]})" in said
+    assert "with today's values and spec" in said
+    assert f"{shown} runs 1.0.0 ({first[:19]})" in said
+    assert said.endswith(f"until: copyrator unpin {shown}")
+    assert body()["status"]["deployed"]["digest"] == first
+    assert body()["metadata"]["annotations"][PIN] == f"1.0.0@{first}"
+    said = plainly(stage.types(f"history {shown}"))
+    assert "Succeeded Rollback Deployed by field manager copyrator-cli\n" in said
+    assert said.count("Rollback") == 1
+    assert "web Waiting Pinned AGE 1.0.0 1.1.0" in plainly(
+        stage.types(f"get bundles -n {stage.apps}")
+    )
+    assert f"copyrator unpin {shown}" in plainly(stage.types(f"describe {shown}"))
+    assert "pin: passed: only 1.0.0 (DIGEST)" in plainly(stage.types(f"why {stage.apps}/web"))
+    assert re.search(r"Normal Pinned\b", plainly(stage.types(f"describe {shown}")))
+
+    said = " ".join(stage.types(f"skip {shown} 1.1.0").split())
+    assert f"{shown} skips {second}, the newest of 1.1.0 that the operator has seen" in said
+    assert body()["metadata"]["annotations"][SKIPPED] == second
+    said = " ".join(stage.types(f"unpin {shown}").split())
+    assert f"{shown} isn't pinned to 1.0.0 ({first[:19]}) any more" in said
+    assert stage.types(f"unpin {shown}") == f"{shown} isn't pinned.\n"
+    until(lambda: "Skipped" in json.dumps(body()["status"].get("available", {})), body)
+    assert body()["status"]["deployed"]["digest"] == first
+    third = put("1.1.1")
+    runs(third)
+
+    said = " ".join(stage.types(f"rollback {shown} --to 1.1.0", code=1).split())
+    assert "Skipped" in said, "a gate refuses it, and what runs stays"
+    assert body()["status"]["deployed"]["digest"] == third
+    said = " ".join(stage.types(f"unskip {shown} 1.1.0").split())
+    assert said == f"{shown} doesn't skip {second} any more."
+    runs(second)
+    said = " ".join(stage.types(f"unpin {shown} --wait").split())
+    assert f"; status Deployed: 1.1.1 ({third[:19]}) is deployed" in said
+    assert body()["status"]["deployed"]["digest"] == third
+    said = " ".join(stage.types(f"rollback {shown} --to 1.1.0").split())
+    assert f"runs 1.1.0 ({second[:19]})" in said, "the same value counts again"
+
+    stage.cluster.kubectl(
+        "annotate", "--overwrite", "bundle", "web", "-n", stage.apps, f"{PIN}=9.9.9@{third}"
+    )
+    until(lambda: "refused" in body()["status"]["pin"], body)
+    assert "was deployed as 1.1.1, not as 9.9.9" in stage.types(f"describe {shown}").replace(
+        "\n", " "
+    ).replace("  ", "")
+    assert body()["status"]["deployed"]["digest"] == second
+
+    day = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
+    window = {"days": [day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
+    stage.api.patch(f"{bundles}/web", {"spec": {"windows": [window]}})
+    said = " ".join(stage.types(f"rollback {shown} --to 1.0.0", code=1).split())
+    assert f"is pinned to 1.0.0 ({first[:19]}) and waits: OutsideWindow: " in said
+    assert said.endswith(f"To end that: copyrator unpin {shown}")
+    assert body()["status"]["deployed"]["digest"] == second
+    stage.types(f"suspend {shown}")
+    said = " ".join(stage.types(f"rollback {shown} --to 1.1.1").split())
+    assert f"is pinned to 1.1.1 ({third[:19]}), which is deployed when it is resumed" in said

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.faults.fleet import BROKEN
+from tests.e2e.bundles.conftest import BROKEN
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, Seen, answers, fails_within, only
 from tests.e2e.operator_process import OperatorProcess, until

@@ -1,11 +1,16 @@
-"""What a person sees and does on the pages, in a real browser."""
+"""What a person sees and does on the pages of rules and copies, in a real browser."""
 
 import asyncio
+import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.e2e.cli.conftest import synced_and_failing
+from playwright.async_api import expect
+from tests.e2e.cli.conftest import copying, secret, synced_and_failing
 from tests.e2e.installation import RULES
 from tests.e2e.ui.conftest import SHOWN
+
+from localcluster.signing import PRIVATE, self_signed
 
 
 @pytest.fixture
@@ -30,27 +35,6 @@ async def test_a_page_updates_itself_and_keeps_what_a_person_looks_at(stage, wor
     assert tab.faults == []
 
 
-async def test_a_screen_reader_finds_the_parts_and_the_tables_heads(stage, word, copied, tab):
-    await tab.go("/")
-    await tab.shows(f"{stage.home}/{word}")
-    page = tab.page
-    assert await page.get_by_role("navigation").count() == 1
-    assert await page.get_by_role("main").count() == 1
-    assert await page.get_by_role("heading", level=1).inner_text() == "Overview"
-    for table in await page.get_by_role("table").all():
-        assert await table.locator("caption").count() == 1
-        assert await table.get_by_role("columnheader").count() > 3
-    await page.keyboard.press("Tab")
-    assert await page.evaluate("document.activeElement.textContent") == "Skip to the content"
-    await tab.go("/matrix")
-    assert await page.get_by_label("Namespaces").count() >= 1
-    assert await page.get_by_role("rowheader").count() >= 2
-    unlabelled = await page.evaluate(
-        "[...document.querySelectorAll('input')].filter(one => !one.labels.length).length"
-    )
-    assert unlabelled == 0
-
-
 async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, context):
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -71,3 +55,48 @@ async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, conte
     found = stage.api.get(f"{RULES.format(stage.home)}/{word}")
     assert not found["spec"].get("suspend")
     server.close()
+
+
+RENDERED = {"use_inner_text": True, "timeout": SHOWN}
+"""The elements are found and read in one step: the page may be replaced between two."""
+
+
+@pytest.fixture
+def contested(stage, word, namespace):
+    """A rule with a certificate, and three targets; in one is an object that isn't a copy."""
+    places = sorted(namespace(f"{word}-team") for _ in range(3))
+    ends = datetime.now(UTC) + timedelta(days=60)
+    tls = secret(stage.home, word) | {"type": "kubernetes.io/tls"}
+    certificate = self_signed("shop.example.com", begins=ends - timedelta(days=90), ends=ends)
+    tls["stringData"] = {"tls.crt": certificate, "tls.key": PRIVATE}
+    stage.apply(
+        tls,
+        secret(places[1], word, "password"),
+        copying(stage.home, word, f"{word}-*", rollout={"steps": ["1", "100%"], "pause": "1h"}),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    yield places
+    stage.delete_rule(word)
+
+
+async def test_from_a_rule_to_what_fails_and_why_and_back(stage, word, contested, tab):
+    page = tab.page
+    await tab.go(f"/rules/{stage.home}/{word}")
+    await tab.shows(f"{contested[1]}/{word}: Conflict")
+    await page.get_by_role("link", name="✓ 2 in sync").wait_for(timeout=SHOWN)
+    certificate = re.compile(r"^✓ valid shop\.example\.com")
+    await expect(page.locator("ul.certificates li")).to_have_text([certificate], **RENDERED)
+    await page.get_by_role("link", name="✕ 1 in conflict").click()
+    await page.wait_for_url(re.compile("state=conflict"))
+    row = f"✕ In conflict {contested[1]}/{word}"
+    await expect(page.locator("ul.copies li")).to_have_text([row], **RENDERED)
+    await page.locator("#copy-1").click()
+    await tab.shows("isn't a copy exists; delete it, or set spec.onConflict")
+    assert await page.locator("h1 .state").inner_text() == "✕ In conflict"
+    await page.locator("#rule").click()
+    await page.wait_for_url(f"{tab.base}/rules/{stage.home}/{word}")
+    await tab.settle()
+    stage.cluster.kubectl("delete", "secret", word, "-n", contested[1])
+    await tab.shows("3 copies in sync in 3 namespaces.")
+    assert await page.locator("#failing").count() == 0
+    assert tab.faults == []

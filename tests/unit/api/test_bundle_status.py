@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.status_fields import json_fields
 
-from copyrator.api.bundle_status import BundleStatus, Deployed, HistoryEntry, VersionRef
+from copyrator.api.bundle_status import BundleStatus, Deployed, HistoryEntry
 from copyrator.api.schema import Packed
 from copyrator.bundles.fields import parse_status
 
@@ -37,16 +37,6 @@ FULL: dict[str, Any] = {
 
 def test_a_full_status_survives_the_round_trip() -> None:
     assert parse_status({"status": FULL}).to_dict() == FULL
-
-
-def test_the_typed_view_reads_the_fields() -> None:
-    status = parse_status({"status": FULL})
-    assert status.target == VersionRef(digest="sha256:aa", version="1.1.0")
-    assert status.deployed.revision == 2
-    assert status.deployed.verified is False
-    assert status.attempted.values_hash == "h"
-    assert status.past[0].outcome == "Succeeded"
-    assert status.last_error.log_tail == "l"
 
 
 def test_the_originals_status_is_read() -> None:

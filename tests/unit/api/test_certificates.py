@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.certificates import (
+    CREDENTIAL,
     Certificate,
     expiring,
     seconds_until_transition,
@@ -64,9 +65,8 @@ def test_messages():
         "the certificate in infra/tls, key tls.crt expired at 2026-05-31T23:59:00Z; "
         "2 more in status.certificates; renew it at the source"
     )
-    assert message(ends(-60, ""), ends(5)) == (
-        "the certificate in infra/tls, key tls.crt expired at 2026-05-31T23:59:00Z; "
-        "1 more in status.certificates; renew it at the source"
+    assert message(Certificate(NOW, f"{CREDENTIAL}home/hub", "value")).startswith(
+        "the credential in kubeconfig home/hub, key value expired"
     )
     assert message(ends(WARNING + 60)) == (
         "the first certificate to expire is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
@@ -157,20 +157,3 @@ def test_stored_certificates_are_bounded():
     assert found == Certificate(datetime(1970, 1, 1, tzinfo=UTC), "s" * 512, "k" * 512)
     many = [one | {"key": str(number)} for number in (9, 8, 7, 6, 5, 4)]
     assert [found.key for found in read_certificates({"certificates": many})] == list("56789")
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        None,
-        7,
-        {},
-        ["x"],
-        [{"notAfter": "2026", "source": 1, "key": "k"}],
-        [{"source": "a/b", "key": "k"}],
-        [{"notAfter": "2026-06-01T00:00:00Z"}],
-        [{"notAfter": "never", "source": "a/b", "key": "k"}],
-    ],
-)
-def test_malformed_stored_certificates_are_left_out(stored):
-    assert read_certificates({"certificates": stored}) == ()

@@ -133,11 +133,6 @@ def test_no_other_host_gets_a_token(provider: Provider, host: str) -> None:
         read_registry(provider, host)
 
 
-def test_a_host_of_ecr_without_a_region_says_so() -> None:
-    with pytest.raises(ValueError, match=r"no account or region .*write ACCOUNT\.dkr\.ecr\.REGION"):
-        read_registry(Provider.AWS, f"{ACCOUNT}.dkr.ecr.amazonaws.com")
-
-
 @given(st.sampled_from(Provider), st.text(max_size=80))
 def test_of_any_text_only_whole_names_are_taken(provider: Provider, text: str) -> None:
     try:

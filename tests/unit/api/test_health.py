@@ -127,11 +127,6 @@ def test_rules_of_all_kinds(kind: str, _name: str, change: Body, status: Status,
     assert found.message == said
 
 
-def test_conditions_that_arent_true_dont_count() -> None:
-    change = {"status": conditions(("Reconciling", "False", ""), ("Stalled", "Unknown", ""))}
-    assert compute("Job", merged(JOB, change)).status is Status.CURRENT
-
-
 def case(kind: str, said: str, spec: Body | None = None, **status: Any) -> Any:
     """In progress, as is said, or current where nothing is; with another spec or status."""
     change = {"spec": spec or {}, "status": status}
@@ -246,26 +241,3 @@ def test_whatever_is_there_has_a_status(kind: str, spec: Any, status: Any, found
     assert compute(kind, body).status in Status
     inner = {"conditions": found, "observedGeneration": found, "replicas": found}
     assert compute(kind, {"metadata": {}, "spec": {"replicas": found}, "status": inner})
-
-
-@given(
-    wanted=st.integers(0, 5),
-    replicas=st.integers(0, 5),
-    updated=st.integers(0, 5),
-    ready=st.integers(0, 5),
-    available=st.integers(0, 5),
-)
-def test_a_deployment_is_current_only_with_all_its_replicas(
-    wanted: int, replicas: int, updated: int, ready: int, available: int
-) -> None:
-    status = {
-        "replicas": replicas,
-        "updatedReplicas": updated,
-        "readyReplicas": ready,
-        "availableReplicas": available,
-    }
-    body = merged(DEPLOYMENT, {"spec": {"replicas": wanted}, "status": status})
-    is_current = compute("Deployment", body).status is Status.CURRENT
-    assert is_current == (
-        replicas == wanted and updated >= wanted and ready >= wanted and available >= updated
-    )

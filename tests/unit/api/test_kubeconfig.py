@@ -28,14 +28,11 @@ from tests.steps import assert_quick
 from copyrator.api.kubeconfig import (
     KUBECONFIG_BYTES,
     InvalidKubeconfigError,
-    KubeconfigRef,
     is_home,
     kubeconfig_in,
     normalize_server,
     parse_kubeconfig,
-    read_kubeconfig_ref,
 )
-from copyrator.api.schema import SpecError
 
 Document = dict[str, Any]
 
@@ -160,40 +157,43 @@ def change(*path: str | int, to: Any) -> Callable[[Document], None]:
     return edit
 
 
-CLUSTER = ("clusters", 0, "cluster")
-USER = ("users", 0, "user")
-CONTEXT = ("contexts", 0, "context")
+def user(name: str, to: Any) -> Callable[[Document], None]:
+    return change("users", 0, "user", name, to=to)
+
+
+def cluster(name: str, to: Any) -> Callable[[Document], None]:
+    return change("clusters", 0, "cluster", name, to=to)
+
+
+def context(name: str, to: Any) -> Callable[[Document], None]:
+    return change("contexts", 0, "context", name, to=to)
+
+
 EXTENSION = [{"name": "cluster_info", "extension": {"provider": "minikube.sigs.k8s.io"}}]
 
+OPENSSL = encoded(b"Certificate:\n    Data:\n" + CA)
 HARMLESS: dict[str, Callable[[Document], None]] = {
-    "minikube's notes on the cluster": change(*CLUSTER, "extensions", to=EXTENSION),
-    "minikube's notes on the context": change(*CONTEXT, "extensions", to=EXTENSION),
-    "a context's namespace": change(*CONTEXT, "namespace", to="team"),
+    "minikube's notes on the cluster": cluster("extensions", EXTENSION),
+    "minikube's notes on the context": context("extensions", EXTENSION),
+    "a context's namespace": context("namespace", "team"),
     "kubectl's colours": change("preferences", to={"colors": True}),
     "no current context": change("current-context", to=None),
-    "verification that isn't skipped": change(*CLUSTER, "insecure-skip-tls-verify", to=False),
-    "no groups": change(*USER, "as-groups", to=[]),
-    "no plug-in": change(*USER, "exec", to=None),
-    "base64 in lines": change(
-        *CLUSTER, "certificate-authority-data", to=base64.encodebytes(CA).decode()
-    ),
-    "a certificate with openssl's text": change(
-        *CLUSTER, "certificate-authority-data", to=encoded(b"Certificate:\n    Data:\n" + CA)
-    ),
     "an empty current context": change("current-context", to=""),
-    "a scheme in capitals": change(*CLUSTER, "server", to="HTTPS://hub.example.com:6443"),
+    "verification that isn't skipped": cluster("insecure-skip-tls-verify", False),
+    "no groups": user("as-groups", []),
+    "no plug-in": user("exec", None),
+    "base64 in lines": cluster("certificate-authority-data", base64.encodebytes(CA).decode()),
+    "a certificate with openssl's text": cluster("certificate-authority-data", OPENSSL),
+    "a scheme in capitals": cluster("server", "HTTPS://hub.example.com:6443"),
 }
-
-
-EMPTY = (
-    *(
-        (USER, name)
-        for name in ("client-certificate-data", "client-key-data", "client-certificate")
+EMPTY = {
+    user: (
+        *("client-certificate-data", "client-key-data", "client-certificate"),
+        *("username", "password", "tokenFile", "as"),
     ),
-    *((USER, name) for name in ("username", "password", "tokenFile", "as")),
-    *((CLUSTER, name) for name in ("tls-server-name", "certificate-authority", "proxy-url")),
-)
-HARMLESS |= {f"an empty {name}": change(*place, name, to="") for place, name in EMPTY}
+    cluster: ("tls-server-name", "certificate-authority", "proxy-url"),
+}
+HARMLESS |= {f"an empty {name}": of(name, "") for of, names in EMPTY.items() for name in names}
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -205,16 +205,15 @@ def test_what_tools_write_beside_it_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["token", "username", "password", "tokenFile", "client-key"])
 def test_an_empty_credential_beside_a_certificate_counts_as_absent(name: str) -> None:
-    assert parse_kubeconfig(written(document(**PAIR, **{name: ""}))) == parse_kubeconfig(
-        written(document(**PAIR))
-    )
+    whole = parse_kubeconfig(written(document(**PAIR)))
+    assert parse_kubeconfig(written(document(**PAIR, **{name: ""}))) == whole
 
 
 def test_only_empty_credentials_are_none() -> None:
     empty = {"token": "", "client-certificate-data": "", "client-key-data": ""}
     assert "has no credential" in fault(written(document(**empty)))
     assert "certificate-authority-data: is required" in fault(
-        written(edited(change(*CLUSTER, "certificate-authority-data", to="")))
+        written(edited(cluster("certificate-authority-data", "")))
     )
 
 
@@ -225,254 +224,114 @@ def edited(*edits: Callable[[Document], None], **user: Any) -> Document:
     return found
 
 
-FILES = {
-    "client-certificate": "/home/u/.minikube/profiles/minikube/client.crt",
-    "client-key": "/home/u/.minikube/profiles/minikube/client.key",
-}
-CONTEXTS = [
-    {"name": name, "context": {"cluster": "kind-hub", "user": "admin"}}
-    for name in ("hub", "hub-fqdn")
-]
-PLUG_IN = {
-    "apiVersion": "client.authentication.k8s.io/v1beta1",
-    "command": "aws",
-    "args": ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "hub"],
-    "env": [{"name": "AWS_STS_REGIONAL_ENDPOINTS", "value": "regional"}],
-    "interactiveMode": "IfAvailable",
-    "provideClusterInfo": False,
-}
-NOTES = change(*CLUSTER, "extensions", to=EXTENSION)
-TOOLS: dict[str, tuple[Document, str]] = {
-    "aws, eksctl, gcloud, az with Entra ID": (
-        document(exec=PLUG_IN),
-        "users[0].user.exec: runs a command",
-    ),
-    "an old gcloud": (
-        document(**{"auth-provider": {"name": "gcp", "config": {"cmd-path": "gcloud"}}}),
-        "users[0].user.auth-provider: isn't supported",
-    ),
-    "az aks get-credentials, local account": (
-        document(**PAIR, token=TOKEN),
-        "client-certificate-data: is there beside token; leave one of the two credentials",
-    ),
-    "k3s, kind, microk8s": (document(**PAIR), ""),
-    "minikube": (
-        edited(
-            change(*CLUSTER, "certificate-authority-data", to=None),
-            change(*CLUSTER, "certificate-authority", to="/home/u/.minikube/ca.crt"),
-            NOTES,
-            **FILES,
-        ),
-        "clusters[0].cluster.certificate-authority: names a file; write certificate-authority-data",
-    ),
-    "minikube --embed-certs": (
-        edited(
-            NOTES,
-            change(*CONTEXT, "extensions", to=EXTENSION),
-            change(*CONTEXT, "namespace", to="default"),
-            **PAIR,
-        ),
-        "",
-    ),
-    "rancher": (
-        edited(change(*CLUSTER, "server", to="https://rancher.example.com/k8s/clusters/c-m-1")),
-        "",
-    ),
-    "rancher with an authorized endpoint": (
-        edited(change("contexts", to=CONTEXTS)),
-        "contexts: there are several contexts; leave one",
-    ),
-}
-
-
-@pytest.mark.parametrize("form", ["YAML", "JSON", "indented JSON"])
-@pytest.mark.parametrize("tool", TOOLS)
-def test_what_tools_write_is_taken_or_refused_by_name(tool: str, form: str) -> None:
-    found, message = TOOLS[tool]
-    indent = 4 if form == "indented JSON" else None
-    content = written(found) if form == "YAML" else json.dumps(found, indent=indent).encode()
-    if message:
-        assert message in fault(content)
-    else:
-        parse_kubeconfig(content)
+@pytest.mark.parametrize("indent", [None, 4])
+def test_json_is_read_as_yaml_is(indent: int | None) -> None:
+    found = document(**PAIR)
+    content = json.dumps(found, indent=indent).encode()
+    assert parse_kubeconfig(content) == parse_kubeconfig(written(found))
 
 
 def of_ca(to: Any) -> Callable[[Document], None]:
-    return change(*CLUSTER, "certificate-authority-data", to=to)
+    return cluster("certificate-authority-data", to)
 
 
-def of_user(**user: str) -> Callable[[Document], None]:
+def only(**credentials: str) -> Callable[[Document], None]:
     """Instead of the token."""
-    return change(
-        *USER[:-1], "user", to={key.replace("_", "-"): value for key, value in user.items()}
-    )
+    named = {key.replace("_", "-"): value for key, value in credentials.items()}
+    return change("users", 0, "user", to=named)
 
 
+def twice(name: str) -> Callable[[Document], None]:
+    return lambda found: found[name].append(deepcopy(found[name][0]))
+
+
+NO_CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nUzNjcmV0\n-----END CERTIFICATE-----\n"
+LOCKED = private_key(password=b"S3cret")
+OLDER = private_key(PrivateFormat.TraditionalOpenSSL, password=b"S3cret")
+KEY_DATA = encoded(private_key())
 REFUSED: dict[str, tuple[Callable[[Document], None], str]] = {
-    "exec": (
-        change(*USER, "exec", to={"command": "S3cret"}),
-        "users[0].user.exec: runs a command, which isn't allowed; use a service account's token",
-    ),
-    "auth-provider": (
-        change(*USER, "auth-provider", to={"name": "gcp"}),
-        "users[0].user.auth-provider: isn't supported; use a service account's token",
-    ),
-    "tokenFile": (change(*USER, "tokenFile", to="/S3cret"), "user.tokenFile: names a file; write"),
+    "exec": (user("exec", {"command": "S3cret"}), "[0].user.exec: runs a command, which isn't"),
+    "auth-provider": (user("auth-provider", {"name": "gcp"}), "auth-provider: isn't supported; u"),
+    "tokenFile": (user("tokenFile", "/S3cret"), "user.tokenFile: names a file; write its"),
     "a CA's file": (
-        change(*CLUSTER, "certificate-authority", to="/S3cret/ca.crt"),
+        cluster("certificate-authority", "/S3cret/ca.crt"),
         "clusters[0].cluster.certificate-authority: names a file; write certificate-authority-data",
     ),
-    "a certificate's file": (
-        change(*USER, "client-certificate", to="/S3cret"),
-        "client-certificate: names a file",
-    ),
-    "a key's file": (change(*USER, "client-key", to="/S3cret"), "client-key: names a file"),
+    "a certificate's file": (user("client-certificate", "/S3cret"), "certificate: names a file"),
+    "a key's file": (user("client-key", "/S3cret"), "client-key: names a file"),
     "no verification": (
-        change(*CLUSTER, "insecure-skip-tls-verify", to=True),
+        cluster("insecure-skip-tls-verify", True),
         "insecure-skip-tls-verify: isn't allowed: anybody on the way could take the credential",
     ),
-    "a proxy": (change(*CLUSTER, "proxy-url", to="http://S3cret@proxy"), "proxy-url: isn't allow"),
-    "a password": (change(*USER, "password", to="S3cret"), "user.password: isn't supported; use"),
-    "a name": (change(*USER, "username", to="S3cret"), "user.username: isn't supported; use a"),
-    "impersonation": (change(*USER, "as", to="S3cret"), "user.as: isn't allowed: nobody is imp"),
-    "groups": (change(*USER, "as-groups", to=["S3cret"]), "user.as-groups: isn't allowed"),
-    "further claims": (
-        change(*USER, "as-user-extra", to={"S3cret": ["x"]}),
-        "user.as-user-extra: isn't allowed",
-    ),
-    "a field that nobody knows": (
-        change(*USER, "colour", to="S3cret"),
-        "users[0].user.colour: isn't supported; remove it: there may be token,",
-    ),
-    "a value as the name of a field": (
-        change(*USER, "S3cret-token.x.y", to=1),
-        "users[0].user: has a field that isn't supported; there may be token,",
-    ),
+    "a proxy": (cluster("proxy-url", "http://S3cret@proxy"), "proxy-url: isn't allowed"),
+    "a password": (user("password", "S3cret"), "user.password: isn't supported; use a service"),
+    "a name": (user("username", "S3cret"), "user.username: isn't supported; use a service"),
+    "impersonation": (user("as", "S3cret"), "user.as: isn't allowed: nobody is impersonated"),
+    "groups": (user("as-groups", ["S3cret"]), "user.as-groups: isn't allowed"),
+    "further claims": (user("as-user-extra", {"S3cret": ["x"]}), "as-user-extra: isn't allowed"),
+    "an unknown field": (user("colour", "S3cret"), "colour: isn't supported; remove it: there ma"),
+    "a value as a field": (user("S3cret-x.y", 1), "[0].user: has a field that isn't supported; t"),
     "a list of Secrets": (change("kind", to="List"), "kind: must be Config"),
     "another version": (change("apiVersion", to="v2"), "apiVersion: must be v1"),
-    "two clusters": (
-        lambda found: found["clusters"].append(deepcopy(found["clusters"][0])),
-        "clusters: there are several clusters; leave one: `kubectl config view --raw --minify",
-    ),
-    "two users": (
-        lambda found: found["users"].append(deepcopy(found["users"][0])),
-        "users: there are several users; leave one",
-    ),
-    "two contexts": (
-        lambda found: found["contexts"].append(deepcopy(found["contexts"][0])),
-        "contexts: there are several contexts; leave one",
-    ),
-    "no cluster": (
-        change("clusters", to=[]),
-        "clusters: there is no cluster; write one: `kubectl config view --raw --minify",
-    ),
-    "a cluster that isn't there": (
-        change(*CONTEXT, "cluster", to="S3cret"),
-        "contexts[0].context.cluster: names another cluster than the only one that there is",
-    ),
-    "a user that isn't there": (
-        change(*CONTEXT, "user", to="S3cret"),
-        "contexts[0].context.user: names another user than the only one that there is",
-    ),
+    "two clusters": (twice("clusters"), "clusters: there are several clusters; leave one: `kubec"),
+    "two users": (twice("users"), "users: there are several users; leave one"),
+    "two contexts": (twice("contexts"), "contexts: there are several contexts; leave one"),
+    "no cluster": (change("clusters", to=[]), "clusters: there is no cluster; write one: `kubec"),
+    "another cluster": (context("cluster", "S3cret"), "context.cluster: names another cluster th"),
+    "another user": (context("user", "S3cret"), "context.user: names another user than the only"),
     "another current context": (
         change("current-context", to="S3cret"),
         "current-context: names another context than the only one that there is",
     ),
-    "http": (
-        change(*CLUSTER, "server", to="http://hub.example.com"),
-        "clusters[0].cluster.server: must be https: over http the credential can be read by others",
-    ),
+    "http": (cluster("server", "http://hub.example.com"), "server: must be https: over http the"),
     "a user in the address": (
-        change(*CLUSTER, "server", to="https://S3cret@hub.example.com"),
+        cluster("server", "https://S3cret@hub.example.com"),
         "server: must be https://HOST[:PORT][/PATH], without user, query and fragment",
     ),
-    "no server": (change(*CLUSTER, "server", to=None), "clusters[0].cluster.server: is required"),
-    "no CA": (
-        of_ca(None),
-        "certificate-authority-data: is required: the certificate of the CA that signed the server",
-    ),
-    "a CA that isn't base64": (
-        of_ca("S3cret!"),
-        "certificate-authority-data: isn't base64",
-    ),
-    "a CA that isn't PEM": (
-        of_ca(encoded(b"S3cret")),
-        "certificate-authority-data: isn't PEM, is cut off, or is an encrypted key",
-    ),
-    "a CA that is cut off": (
-        of_ca(encoded(CA + CA[:200])),
-        "certificate-authority-data: isn't PEM, is cut off, or is an encrypted key",
-    ),
-    "a CA that is a key": (
-        of_ca(encoded(private_key())),
-        "certificate-authority-data: must have certificates in PEM only (BEGIN CERTIFICATE)",
-    ),
-    "too many CAs": (
-        of_ca(encoded(CA * 51)),
-        "certificate-authority-data: must be 1 to 50 certificates in PEM",
-    ),
-    "a CA of nonsense": (
-        of_ca(encoded(b"-----BEGIN CERTIFICATE-----\nUzNjcmV0\n-----END CERTIFICATE-----\n")),
-        "certificate-authority-data: has a certificate that can't be read",
-    ),
-    "a name of a server that is none": (
-        change(*CLUSTER, "tls-server-name", to="S3cret_x"),
+    "no server": (cluster("server", None), "clusters[0].cluster.server: is required"),
+    "no CA": (of_ca(None), "is required: the certificate of the CA that signed the server"),
+    "a CA that isn't base64": (of_ca("S3cret!"), "certificate-authority-data: isn't base64"),
+    "a CA that isn't PEM": (of_ca(encoded(b"S3cret")), "isn't PEM, is cut off, or is an encrypted"),
+    "a CA that is cut off": (of_ca(encoded(CA + CA[:200])), "isn't PEM, is cut off, or is an en"),
+    "a CA that is a key": (of_ca(KEY_DATA), "must have certificates in PEM only (BEGIN CERTIF"),
+    "too many CAs": (of_ca(encoded(CA * 51)), "must be 1 to 50 certificates in PEM"),
+    "a CA of nonsense": (of_ca(encoded(NO_CERTIFICATE)), "has a certificate that can't be read"),
+    "a name that is none": (
+        cluster("tls-server-name", "S3cret_x"),
         "tls-server-name: has a host that is neither a DNS name nor an IP address",
     ),
-    "no credential": (change(*USER[:-1], "user", to={}), "users[0].user: has no credential; use"),
-    "a token with a blank": (
-        change(*USER, "token", to="S3cret token"),
-        "users[0].user.token: isn't a token: it has blanks or other characters",
-    ),
-    "a token with a line end in it": (
-        change(*USER, "token", to="S3cret\r\nHost: x"),
-        "users[0].user.token: isn't a token",
-    ),
+    "no credential": (only(), "users[0].user: has no credential; use"),
+    "a token with a blank": (only(token="S3cret token"), "isn't a token: it has blanks or other"),
+    "a token with a line end": (only(token="S3cret\r\nHost: x"), "user.token: isn't a token"),
     "two credentials": (
-        change(*USER, "client-key-data", to="S3cret"),
+        user("client-key-data", "S3cret"),
         "client-key-data: is there beside token; leave one of the two credentials",
     ),
-    "a key without its certificate": (
-        of_user(client_key_data=encoded(private_key())),
-        "client-certificate-data: is required beside client-key-data",
-    ),
-    "a certificate without its key": (
-        of_user(client_certificate_data=encoded(CA)),
+    "a key alone": (only(client_key_data=KEY_DATA), "is required beside client-key-data"),
+    "a certificate alone": (
+        only(client_certificate_data=encoded(CA)),
         "client-key-data: is required beside client-certificate-data",
     ),
     "an encrypted key": (
-        of_user(
-            client_certificate_data=encoded(CA),
-            client_key_data=encoded(private_key(password=b"S3cret")),
-        ),
+        only(client_certificate_data=encoded(CA), client_key_data=encoded(LOCKED)),
         "client-key-data: must be one unencrypted private key in PEM (BEGIN PRIVATE KEY)",
     ),
     "an encrypted key in the older form": (
-        of_user(
-            client_certificate_data=encoded(CA),
-            client_key_data=encoded(
-                private_key(PrivateFormat.TraditionalOpenSSL, password=b"S3cret")
-            ),
-        ),
+        only(client_certificate_data=encoded(CA), client_key_data=encoded(OLDER)),
         "client-key-data: isn't PEM, is cut off, or is an encrypted key",
     ),
     "a list instead of a map": (
         change("clusters", 0, to=["S3cret"]),
         "clusters[0]: must be a map, not a list",
     ),
-    "a map instead of a text": (
-        change(*USER, "token", to={"S3cret": 1}),
-        "users[0].user.token: must be a string, not a map",
-    ),
+    "a map instead of a text": (only(token={"S3cret": 1}), "token: must be a string, not a map"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_is_named_with_a_remedy_and_without_values(name: str) -> None:
     edit, message = REFUSED[name]
-    found = deepcopy(document())
-    edit(found)
-    assert message in fault(written(found))
+    assert message in fault(written(edited(edit)))
 
 
 GOOD = written(document())
@@ -586,12 +445,9 @@ def test_servers_in_their_one_form(text: str, server: str | None) -> None:
         "",
         "hub.example.com",
         "ftp://hub.example.com",
-        "https://",
         "https:///path",
         "https://hub.example.com:0",
         "https://hub.example.com:65536",
-        "https://hub.example.com:",
-        "https://hub.example.com?x=1",
         "https://hub.example.com#x",
         "https://user@hub.example.com",
         "https://hub.example.com/../x",
@@ -606,7 +462,6 @@ def test_servers_in_their_one_form(text: str, server: str | None) -> None:
         "https://0x7f000001",
         "https://127.1",
         "https://0177.0.0.1",
-        "https://[hub]",
         "https://[fe80::1%25eth0]",
         "https://[::1",
         "https://h\u00fcb.example.com",
@@ -671,21 +526,3 @@ def test_secrets_without_a_kubeconfig(body: Document, message: str) -> None:
     with pytest.raises(InvalidKubeconfigError) as raised:
         kubeconfig_in(body)
     assert message in str(raised.value)
-
-
-def test_the_reference_in_a_spec() -> None:
-    def read(found: Any) -> KubeconfigRef | None:
-        return read_kubeconfig_ref({"kubeConfig": found}, "spec")
-
-    assert read(None) is None
-    assert read({"secretName": "hub"}) == KubeconfigRef("hub")
-    assert read({"secretName": "hub", "key": "config"}) == KubeconfigRef("hub", "config")
-    for wrong, path in (
-        ({}, "spec.kubeConfig.secretName"),
-        ({"secretName": "Hub"}, "spec.kubeConfig.secretName"),
-        ({"secretName": "hub", "key": "a/b"}, "spec.kubeConfig.key"),
-        ("hub", "spec.kubeConfig"),
-    ):
-        with pytest.raises(SpecError) as raised:
-            read(wrong)
-        assert raised.value.path == path

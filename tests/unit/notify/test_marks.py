@@ -1,19 +1,22 @@
-"""One message a transition: by marks, and where there are too many by the time."""
+"""One message a transition: by marks, by the time where there are too many, and in one queue."""
 
+import asyncio
 import json
 
 import pytest
+from tests.replacing import replace
 from tests.steps import STEP_SECONDS, assert_quick
 
 from copyrator.api.reasons.notices import About
-from copyrator.api.structs import replace
 from copyrator.notify.config import Entry, SecretRef, SubjectKind
+from copyrator.notify.lane import Lane, NotifyTiming
 from copyrator.notify.marks import (
     KEY,
     NOTIFICATION_MARKS,
     NOTIFICATION_MARKS_BYTES,
     ToldMarks,
 )
+from copyrator.notify.sending import SendResult
 from copyrator.notify.transitions import ObjectIdentity, ObjectState, Transition, slot_of
 
 START, LATER, NOW = "2026-11-27T12:00:00Z", "2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"
@@ -55,12 +58,9 @@ def test_what_is_new_is_told_once_by_any_process():
     assert untold(again(marks), holding(failed("2"))) == [failed("2")]
 
 
-def test_what_was_before_the_entry_is_not_told_and_counts_as_told():
-    assert untold(begun(), holding(failed(at=START))) == []
-
-
-def test_a_change_without_a_later_time_is_told_by_the_process_that_saw_it():
+def test_what_was_before_the_entry_is_told_only_by_the_process_that_saw_it_change():
     marks, state = begun(), holding(failed(at=START))
+    assert untold(marks, state) == []
     assert untold(marks, state, seen={failed("0").id}) == [failed(at=START)]
     assert untold(marks, state, seen={failed(at=START).id}) == []
 
@@ -69,24 +69,12 @@ def test_the_end_of_a_fault_is_told_once_where_the_fault_was():
     marks, well = begun(), holding()
     assert untold(marks, well) == [], "the fault wasn't told"
     marks.mark("chat", failed(), NOW)
+    assert untold(marks, holding(unknown={About.DEPLOY_FAILED})) == []
     (resolved,) = untold(again(marks), well)
     assert resolved.resolved
     marks.mark("chat", resolved, NOW)
     assert untold(again(marks), well) == []
-
-
-def test_the_same_fault_is_told_again_after_it_was_resolved():
-    marks = begun()
-    marks.mark("chat", failed(), NOW)
-    (resolved,) = untold(marks, holding())
-    marks.mark("chat", resolved, NOW)
-    assert untold(marks, holding(failed())) == [failed()]
-
-
-def test_what_is_unknown_resolves_nothing():
-    marks = begun()
-    marks.mark("chat", failed(), NOW)
-    assert untold(marks, holding(unknown={About.DEPLOY_FAILED})) == []
+    assert untold(marks, holding(failed())) == [failed()], "the same fault again"
 
 
 def test_an_entry_is_told_only_what_it_asks_for():
@@ -258,3 +246,36 @@ def test_forged_marks_of_very_many_entries_are_dropped_quickly():
     (last, *_) = copies
     last.prune()
     assert sum(len(one.slots) for one in last.entries.values()) <= NOTIFICATION_MARKS
+
+
+async def test_what_is_found_again_before_its_mark_is_set_is_told_once():
+    """As when the ConfigMap changes meanwhile, and all objects are looked at."""
+    sent, told = [], asyncio.Event()
+
+    async def send(_entry, transitions, _brief):
+        sent.append([one.key for one in transitions])
+        return SendResult()
+
+    async def mark(_entry, transitions):
+        if len(sent) == 1:
+            lane.put(replace(transitions[0]))
+            lane.put(failed("2", subject=replace(SHOP, uid="uid-2")))
+        elif len(sent) == 2:
+            lane.put(failed("3", subject=replace(SHOP, uid="uid-2")))
+        else:
+            told.set()
+
+    lane = Lane(
+        replace(CHAT, min_interval=0.0),
+        send=send,
+        told=mark,
+        on_failed=lambda *_: None,
+        on_dropped=lambda *_: None,
+        timing=NotifyTiming(settle=0),
+    )
+    lane.put(failed("1"))
+    async with asyncio.timeout(30):
+        await told.wait()
+    await lane.stop()
+
+    assert sent == [["1"], ["2"], ["3"]]

@@ -31,10 +31,6 @@ def test_the_message_of_a_newest_attempt_that_failed_is_shown(outcome, job, line
     assert failure(ATTEMPT, {"version": "1.1.0", "outcome": outcome, "job": job}) == lines
 
 
-def test_without_a_message_nothing_is_added():
-    assert failure({}, {"outcome": "Failed"}) == []
-
-
 def cells(entries, *heads):
     view = BundleView({"status": {"history": entries}}, datetime(2026, 1, 2, tzinfo=UTC))
     columns = [one for one in history_columns(view) if one.head in heads and not one.wide]

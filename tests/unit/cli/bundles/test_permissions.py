@@ -1,4 +1,4 @@
-"""What the command line says of permissions that a Bundle's service account lacks."""
+"""Permissions that a Bundle's service account lacks: what is said of them, and what grants them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.builders.bundles import known
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.jobs.rights import VERBS
+from copyrator.api.bundle_status import MissingPermission
+from copyrator.bundles.features.approval.words import permission_summary
+from copyrator.bundles.jobs.rights import (
+    VERBS,
+    ServiceAccount,
+)
 from copyrator.cli.bundles.permissions import explain_permissions, manifest, roles_of
+from copyrator.cli.bundles.plan_log import with_refusals_of
+from copyrator.cli.bundles.roles import add_rules, grants, split
 from copyrator.cli.view.bundle import BundleView
 from hostile.mangled import JSON
 
@@ -48,18 +56,15 @@ def says(body: dict[str, Any]) -> list[str]:
 
 
 def test_why_names_each_permission_and_the_commands() -> None:
+    lines = says(bundle({**PLAN, "missingPermissions": 3, "unreviewed": 1}))
+    assert "  and 1 more permission that the status doesn't list." in lines
+    assert "  What 1 more kind needs isn't reviewed." in lines
     assert says(bundle()) == [
         "The service account apps/werf lacked permissions 5m ago; it cannot",
         "  create, patch deployments.apps in live",
         "To grant them: copyrator why apps/shop --kind bundle --roles | kubectl apply -f -",
         "Then: copyrator plan bundle apps/shop --refresh",
     ]
-
-
-def test_why_tells_what_the_status_does_not_list_and_what_was_not_reviewed() -> None:
-    lines = says(bundle({**PLAN, "missingPermissions": 3, "unreviewed": 1}))
-    assert "  and 1 more permission that the status doesn't list." in lines
-    assert "  What 1 more kind needs isn't reviewed." in lines
 
 
 FAILED = {"outcome": "Failed", "missing": [ONE], "finishedAt": "2026-01-02T11:59:00Z"}
@@ -85,12 +90,6 @@ def test_why_says_that_events_of_objects_in_no_namespace_are_not_needed(
     assert (ALL_THE_SAME in says(body)) is said
     failed = {**FAILED, "missing": [EVENTS]}
     assert ALL_THE_SAME not in says(bundle(None, attempted=failed))  # it failed for want of them
-
-
-def test_of_a_plan_that_failed_the_age_is_that_of_its_begin() -> None:
-    failed = {**PLAN, "outcome": "Failed", "madeAt": None, "startedAt": "2026-01-02T11:58:00Z"}
-    assert says(bundle(failed))[0].endswith(" lacked permissions 2m ago; it cannot")
-    assert says(bundle({**failed, "startedAt": None}))[0].endswith(" permissions; it cannot")
 
 
 def test_after_a_deploy_that_failed_so_it_is_asked_for_again() -> None:
@@ -196,3 +195,207 @@ def test_whatever_a_status_has_nothing_else_is_granted(plan: Any, attempted: Any
         for rule in role["rules"]:
             assert set(rule["verbs"]) <= set(VERBS)
             assert "*" not in "".join((*rule["apiGroups"], *rule["resources"]))
+
+
+Body = dict[str, Any]
+
+
+def refusal(
+    kind: str, *, account: str = "apps:werf", where: str = "live", verb: str = "patch"
+) -> str:
+    return (
+        f'{kind} "shop" is forbidden: User "system:serviceaccount:{account}" cannot {verb} '
+        f'resource "{kind}" in API group "" in the namespace "{where}"'
+    )
+
+
+DIFF = f"""\
+Blind apply ConfigMap/shop
+  --- deployed
+  +++ planned
+  - text: {refusal("secrets")}
+  + text: {refusal("pods")}
+  <blind apply reason: error: dry-run apply object: {refusal("configmaps")}>
+
+Blind apply ConfigMap/other
+  <blind apply reason: error: dry-run apply object: {refusal("configmaps")}>
+
+Blind apply Service/shop
+  <blind apply reason: error: dry-run apply object: {refusal("services")}>
+  <blind apply reason: error: {refusal("events", account="other:werf")}>
+"""
+BLIND = {"job": "p", "outcome": "Planned", "madeAt": "2026-01-02T11:55:00Z", "counts": {"apply": 3}}
+
+
+def blind(**plan: Any) -> Body:
+    return known({"project_namespace": "live"}, plan={**BLIND, **plan})
+
+
+def test_refusals_of_the_account_are_used_and_no_content() -> None:
+    found = with_refusals_of(blind(), DIFF)
+    assert found["status"]["plan"]["missing"] == [
+        {"verbs": ["patch"], "resource": "configmaps", "namespace": "live"},
+        {"verbs": ["patch"], "resource": "services", "namespace": "live"},
+    ]
+    assert permission_summary(view_of(found).status) == (
+        "missing: patch configmaps in live; patch services in live"
+    )
+    said = list(explain_permissions(view_of(found), spec_of(found)))
+    assert said[:3] == [
+        "The service account apps/werf lacked permissions 5m ago; it cannot",
+        "  patch configmaps in live",
+        "  patch services in live",
+    ]
+    assert said[3].startswith("Named by the plan's blind applies, one permission each. ")
+    (role, binding) = roles_of(view_of(found), spec_of(found))
+    # Beside what every release needs, as nothing was reviewed.
+    assert {"apiGroups": [""], "resources": ["services"], "verbs": ["patch"]} in role["rules"]
+    assert {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]} in role["rules"]
+    assert "# By the plan's blind applies" in manifest(
+        view_of(found), spec_of(found), [role, binding]
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        blind(missingPermissions=0),
+        blind(missingPermissions=1, missing=[{"verbs": ["get"], "resource": "pods"}]),
+        blind(counts={"update": 3}),
+        blind(outcome="Failed"),
+        blind() | {"spec": {}},
+        blind() | {"status": None},
+    ],
+    ids=["nothing missing", "reviewed", "none is blind", "failed", "invalid spec", "no status"],
+)
+def test_where_it_is_known_or_there_is_none_the_words_arent_used(body: Body) -> None:
+    assert with_refusals_of(body, DIFF) is body
+
+
+@pytest.mark.parametrize("diff", [None, ""])
+def test_without_a_log_nothing_is_claimed(diff: str | None) -> None:
+    body = blind()
+    assert with_refusals_of(body, diff) is body
+    assert not any("blind" in line for line in explain_permissions(view_of(body), spec_of(body)))
+
+
+def test_many_objects_of_a_kind_dont_hide_another() -> None:
+    many = "".join(f"  <error: {name} {refusal('configmaps')}>\n" for name in range(2000))
+    found = with_refusals_of(blind(), f"{many}  <error: {refusal('services')}>\n")
+    assert [one["resource"] for one in found["status"]["plan"]["missing"]] == [
+        "configmaps",
+        "services",
+    ]
+
+
+WERF = ServiceAccount("team", "werf")
+
+
+def lacks(resource: str, *verbs: str, namespace: str | None = "app") -> MissingPermission:
+    return MissingPermission(verbs=verbs, resource=resource, namespace=namespace)
+
+
+def test_one_pair_for_each_namespace_and_one_for_all() -> None:
+    found = grants(
+        WERF,
+        "shop",
+        [
+            lacks("deployments.apps", "create", "patch"),
+            lacks("replicasets.apps", "patch", "create"),
+            lacks("pods/log", "get"),
+            lacks("secrets", "list", namespace="other"),
+            lacks("clusterroles.rbac.authorization.k8s.io", "get", namespace=None),
+        ],
+    )
+    assert [(one["kind"], one["metadata"].get("namespace")) for one in found] == [
+        ("ClusterRole", None),
+        ("ClusterRoleBinding", None),
+        ("Role", "app"),
+        ("RoleBinding", "app"),
+        ("Role", "other"),
+        ("RoleBinding", "other"),
+    ]
+    assert found[2]["rules"] == [
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {
+            "apiGroups": ["apps"],
+            "resources": ["deployments", "replicasets"],
+            "verbs": ["create", "patch"],
+        },
+    ]
+    assert {one["apiVersion"] for one in found} == {"rbac.authorization.k8s.io/v1"}
+    for role, binding in zip(found[::2], found[1::2], strict=True):
+        assert binding["roleRef"] == {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": role["kind"],
+            "name": role["metadata"]["name"],
+        }
+        assert binding["metadata"] == role["metadata"]
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "werf", "namespace": "team"}
+        ]
+
+
+def test_the_role_of_a_bundle_in_a_namespace_has_one_name_and_keeps_what_it_granted() -> None:
+    role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
+    assert role["metadata"]["name"] == "shop-werf"
+    cluster_role, _ = grants(WERF, "shop", [lacks("nodes", "get", namespace=None)])
+    assert cluster_role["metadata"]["name"] == "team-shop-werf"
+
+    before = grants(WERF, "shop", [lacks("secrets", "get"), lacks("pods", "list")])[0]["rules"]
+    wider = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    named = {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["get"]}
+    assert add_rules(role, [*before, wider, named])["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]},
+        wider,
+        named,
+    ]
+
+
+def test_a_rule_of_another_group_stays_one_of_that() -> None:
+    role = grants(WERF, "shop", [lacks("deployments.apps", "list")])[0]
+    there = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}
+    assert add_rules(role, [there])["rules"] == [there | {"verbs": ["get", "list"]}]
+
+
+def test_a_dot_in_a_resource_of_a_role_names_no_other_group() -> None:
+    role = grants(WERF, "shop", [lacks("secrets", "list")])[0]
+    name = "roles.rbac.authorization.k8s.io"
+    there = {"apiGroups": [""], "resources": [name], "verbs": ["create"]}
+    assert add_rules(role, [there])["rules"] == [*role["rules"], there]
+
+
+def test_a_long_name_of_an_account_is_cut() -> None:
+    account = ServiceAccount("team", "a" * 253)
+    role, binding = grants(account, "shop", [lacks("secrets", "list")])
+    assert role["metadata"]["name"] == f"shop-{'a' * 63}"
+    assert binding["subjects"][0]["name"] == account.name
+
+
+RESOURCES = st.sampled_from(["secrets", "pods/log", "deployments.apps", "things.example.com"])
+MISSING = st.builds(
+    MissingPermission,
+    verbs=st.lists(st.sampled_from(VERBS), min_size=1, unique=True).map(tuple),
+    resource=RESOURCES,
+    namespace=st.sampled_from([None, "app", "other"]),
+)
+
+
+@given(st.lists(MISSING, max_size=20))
+def test_everything_that_is_missing_is_granted_and_nothing_else(
+    missing: list[MissingPermission],
+) -> None:
+    granted = {
+        (role["metadata"].get("namespace"), group, resource, verb)
+        for role in grants(WERF, "shop", missing)[::2]
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == {
+        (one.namespace, *reversed(split(one.resource or "")), verb)
+        for one in missing
+        for verb in one.verbs
+    }

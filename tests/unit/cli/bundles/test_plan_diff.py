@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.cli.bundles.plan_log import fold, hide_secrets, split
-from copyrator.cli.view.diffs import DiffView, LineBudget, sign_of
+from copyrator.cli.view.diffs import DiffView, LineBudget
 
 FACTS = Path(__file__).parents[4] / "docs" / "facts" / "werf-output"
 ALWAYS = re.compile(
@@ -173,24 +173,6 @@ def test_of_an_update_only_a_change_of_werfs_own_version_goes(head, lines, left)
     assert fold(head + update(lines)) == (head + update(left), len(lines) - len(left))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "┌ Create ConfigMap/a",
-        "┌ Create ConfigMap/a\n│ + metadata:\n│ +   annotations:\n│ +     werf.io/version: v1.2.3",
-        "┌ Create ConfigMap/a\nx\n└ Create ConfigMap/a",
-        "+ metadata:\n+   annotations:\n+     werf.io/version: v1.2.3",
-        block("Create", ["metadata:", "  annotations:", "    werf.io/version: v1 x"], "+"),
-        block("Create", ["metadata:", "  labels:", "    werf.io/version: v1.2.3"], "+"),
-        block("Create", ["spec:", "  annotations:", "    werf.io/version: v1.2.3"], "+"),
-        block("Create", ["spec:", "  managedFields:", "  - a"], "+"),
-    ],
-)
-def test_what_isnt_known_is_shown(text):
-    assert fold(text) == (text, 0)
-
-
 @given(st.lists(st.sampled_from(
     [*AROUND, HEAD.strip(), "┌ a", "└ a", "│", "│ + metadata:", "│ +   managedFields:", "│ +   - a",
      "│ + spec:", "x", ""]), max_size=20))  # fmt: skip
@@ -284,15 +266,6 @@ def test_only_whole_or_cut_frames_are_objects(text, titles, others):
     assert ([one.title for one in found], left) == (titles, others)
 
 
-@pytest.mark.parametrize(
-    ("line", "sign"),
-    [("+ a", "+"), ("- a", "-"), ("+", "+"), ("-", "-"), ("  a", ""), ("", ""), ("+a", ""),
-     ("  - a", ""), ("<hidden sensitive changes>", "")],
-)  # fmt: skip
-def test_the_sign_of_a_line_stands_before_a_space(line, sign):
-    assert sign_of(line) == sign
-
-
 @given(st.lists(st.sampled_from(
     ["┌ a", "└ a", "┌ b", "└ b", "│", "│ + x", "│   y", "z", ""]), max_size=20))  # fmt: skip
 def test_no_line_of_a_diff_is_lost_by_the_split(lines):
@@ -325,3 +298,21 @@ def test_werfs_words_in_place_of_a_secret_quote_no_value():
         ("<blind apply reason: error: not with VALUE>", "<hidden>"),
     ):
         assert hide_secrets(text.format(words)) == text.format(shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "┌ Create ConfigMap/a",
+        "┌ Create ConfigMap/a\n│ + metadata:\n│ +   annotations:\n│ +     werf.io/version: v1.2.3",
+        "┌ Create ConfigMap/a\nx\n└ Create ConfigMap/a",
+        "+ metadata:\n+   annotations:\n+     werf.io/version: v1.2.3",
+        block("Create", ["metadata:", "  annotations:", "    werf.io/version: v1 x"], "+"),
+        block("Create", ["metadata:", "  labels:", "    werf.io/version: v1.2.3"], "+"),
+        block("Create", ["spec:", "  annotations:", "    werf.io/version: v1.2.3"], "+"),
+        block("Create", ["spec:", "  managedFields:", "  - a"], "+"),
+    ],
+)
+def test_what_isnt_known_is_shown(text):
+    assert fold(text) == (text, 0)

@@ -49,10 +49,8 @@ def test_a_reference_has_a_tag_or_a_digest(text, name, wanted):
     [
         ("r.example.com/team/app", "write REGISTRY/REPO:TAG"),
         ("localhost:5000/app", "write REGISTRY/REPO:TAG"),
-        ("app:1.0.0", "write REGISTRY/REPO:TAG"),
         ("", "write REGISTRY/REPO:TAG"),
         ("r.example.com/app:", "isn't a valid tag"),
-        ("r.example.com/app:1.0 0", "isn't a valid tag"),
         ("r.example.com/app:1.*", "isn't a valid tag"),
         ("r.example.com/app@sha256:0a", "isn't a valid digest"),
         (f"r.example.com/app@{DIGEST.upper()}", "isn't a valid digest"),
@@ -84,12 +82,9 @@ def files(tmp_path):
         ("--key {0}/cosign.key", 1, "{0}/cosign.key is a private key: name the public key"),
         ("--key {0}/junk", 1, "{0}/junk has something else than public keys"),
         ("--key {0}/empty", 1, "{0}/empty is empty"),
-        ("--subject *", 2, "--notation-ca"),
         ("--tsa {0}/junk", 2, "--notation-ca"),
         ("--notation-ca {0}/junk", 2, "--subject"),
-        ("--notation-ca {0}/junk --subject *", 1, "{0}/junk"),
         ("--notation-ca {0}/cosign.key --subject *", 1, "{0}/cosign.key"),
-        ("--notation-ca {0}/junk --subject CN=x", 1, "CN=x"),
         ("--issuer https://x", 2, "--trusted-root FILE"),
         ("--trusted-root {0}/junk", 2, "--subject-pattern RE2"),
         (
@@ -103,12 +98,12 @@ def files(tmp_path):
             "--subject-pattern: isn't a valid regular expression",
         ),
         ("--issuer https://x --subject-pattern .* --trusted-root {0}/junk", 1, "{0}/junk: "),
-        ("--key {0}/seven --key {0}/seven --key {0}/seven", 2, "21 public keys are given"),
         (
             " ".join(["--key {0}/cosign.pub"] * 11),
             2,
             "11 entries are given; at most 10 are allowed",
         ),
+        ("--key {0}/seven --key {0}/seven --key {0}/seven", 2, "21 public keys are given"),
     ],
 )
 @pytest.mark.parametrize("command", ["verify r.example.com/app:1", "resolve r.example.com/app 1.*"])
@@ -124,13 +119,6 @@ def test_trust_that_cant_be_used_is_refused_before_a_registry_is_asked(
     for name in ("cosign.key", "junk"):
         for line in (files / name).read_text().splitlines():
             assert len(line) < 20 or line.startswith("---") or line[:20] not in result.output
-
-
-def test_verify_without_trust_names_the_options_that_give_it():
-    result = CliRunner().invoke(cli, ["verify", "r.example.com/app:1"], env={"COLUMNS": "1000"})
-    assert result.exit_code == 2
-    for option in ("--key", "--notation-ca", "--subject", "--issuer", "--trusted-root"):
-        assert option in result.output
 
 
 def judged(**fields):
@@ -162,12 +150,9 @@ def test_the_reasons_against_each_signature_are_below_it():
         f"  {DIGEST}:",
         "    b: never",
     ]
-
-
-def test_reasons_that_were_left_out_are_told():
-    failures = (SignatureFailure("a", OTHER, "no"),) * SIGNATURE_FAILURES
-    said = judged(reason="SignatureInvalid", failed=("x",), failures=failures, signatures=50)
-    assert said[-1] == f"  (not more than {SIGNATURE_FAILURES} reasons are shown)"
+    many = failures[:1] * SIGNATURE_FAILURES
+    *_, last = judged(reason="SignatureInvalid", failed=("x",), failures=many, signatures=50)
+    assert last == f"  (not more than {SIGNATURE_FAILURES} reasons are shown)"
 
 
 class Registry:
@@ -194,10 +179,6 @@ NO_TRUST = {
     "subjects": (),
     "keys": (),
 }
-
-
-def test_without_trust_nothing_is_asked():
-    assert not asked_by(NO_TRUST)
 
 
 def test_each_way_to_trust_is_an_entry_of_which_one_is_enough(files):
@@ -265,3 +246,10 @@ def test_a_file_is_read_once_so_that_it_can_be_a_pipe(files, monkeypatch):
         result = CliRunner().invoke(cli, [*command.split(), "--key", f"/dev/fd/{read}"])
         os.close(read)
         assert result.output == "Error: asked\n"
+
+
+def test_verify_without_trust_names_the_options_that_give_it():
+    result = CliRunner().invoke(cli, ["verify", "r.example.com/app:1"], env={"COLUMNS": "1000"})
+    assert result.exit_code == 2
+    for option in ("--key", "--notation-ca", "--subject", "--issuer", "--trusted-root"):
+        assert option in result.output

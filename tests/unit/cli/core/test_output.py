@@ -8,7 +8,6 @@ from rich.text import Text
 from tests.builders.bundles import known
 
 from copyrator.api.text import MOST, Detail, printable, said
-from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.output import Column, Table, paint_diff, prose, reference
 from copyrator.cli.view import rows
 from copyrator.cli.view.bundle import BundleView, bundle_columns
@@ -76,14 +75,6 @@ def test_a_pipe_gets_whole_lines(capsys):
     assert lines[2].endswith(MESSAGE)
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_fault_breaks_between_words_too(capsys):
-    Fault(f"{MESSAGE} {MESSAGE}").show()
-    lines = Text.from_ansi(capsys.readouterr().err).plain.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert " ".join(line.strip() for line in lines) == f"Error: {MESSAGE} {MESSAGE}"
-
-
 @pytest.mark.parametrize(
     ("version", "kind", "name"),
     [
@@ -142,22 +133,6 @@ def test_a_pipe_and_who_wants_no_colours_get_diffs_without(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("terminal")
-def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
-    good = {**FAILING, "status": "True", "reason": "Deployed"}
-    versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
-    columns = bundle_columns()
-    failing, well = bundle(conditions=[FAILING], **versions), bundle(conditions=[good], **versions)
-    Table(columns).print([BundleView(failing, NOW), BundleView(well, NOW)])
-    heads, first, *below, last = printed(capsys)
-    assert max(map(len, (heads, first, *below, last))) <= 80
-    assert heads.split() == ["NAMESPACE", "NAME", "STATUS", "REASON", "DEPLOYED"]
-    assert first.split()[-2:] == ["RegistryUnreachable", "1.10.0"]
-    assert " ".join(line.strip() for line in below) == FAILING["message"]
-    assert all(line.startswith("  ") for line in below)
-    assert last.split()[2:] == ["Ready", "Deployed", "1.10.0"]
-
-
-@pytest.mark.usefixtures("terminal")
 def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_short(capsys):
     good = {**FAILING, "status": "True", "reason": "Deployed"}
     versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
@@ -178,27 +153,13 @@ def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_shor
 
 @pytest.mark.usefixtures("terminal")
 def test_the_rule_of_a_copy_with_long_names_is_whole(capsys):
-    owner = "s" * 30 + "/" + "r" * 40
-    body = {
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": "n" * 40,
-            "namespace": "s" * 30,
-            "annotations": {"copyrator.flant.com/rule": owner},
-        },
-    }
-    columns = rows.copy_columns(datetime(2026, 1, 2, tzinfo=UTC))
-    Table(columns).print([body])
-    lines = printed(capsys)
+    owner, name, namespace = "s" * 30 + "/" + "r" * 40, "n" * 40, "s" * 30
+    metadata = {"name": name, "namespace": namespace}
+    metadata |= {"annotations": {"copyrator.flant.com/rule": owner}}
+    Table(rows.copy_columns(NOW)).print([{"kind": "ConfigMap", "metadata": metadata}])
+    _, *lines = printed(capsys)
     assert max(map(len, lines)) <= 80
-    assert " ".join(" ".join(lines[1:]).split()) == f"{'s' * 30} ConfigMap {'n' * 40} - {owner}"
-
-
-def test_a_pipe_gets_one_line_for_each_object(capsys):
-    row = BundleView(bundle(conditions=[FAILING]), NOW)
-    Table(bundle_columns()[1:]).print([row])
-    _, line = printed(capsys)
-    assert line.endswith(FAILING["message"])
+    assert " ".join(" ".join(lines).split()) == f"{namespace} ConfigMap {name} - {owner}"
 
 
 def test_what_moves_a_cursor_or_reorders_text_is_shown_as_an_escape():

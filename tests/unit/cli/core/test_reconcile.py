@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,10 +14,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from copyrator.cli import cli
-from copyrator.cli.core import output, reconcile, waiting
+from copyrator.cli.core import output, waiting
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
-from copyrator.cli.core.objects import ObjectReference
 
 
 def bundle(ready: tuple[str, str], update: tuple[str, str, str], **status: str) -> dict[str, Any]:
@@ -89,26 +87,6 @@ async def test_a_wait_tells_what_goes_on_and_ends_with_the_gate(
     assert capsys.readouterr().err == "bundle apps/shop: Planning: fine\n"
 
 
-async def test_a_wait_for_an_approval_does_not_tell_that_it_is_awaited(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = bundle(("True", "Deployed"), ("False", "UpToDate", ""), lastHandledRequest="now")
-
-    async def get(*_: object) -> dict[str, Any]:
-        return done
-
-    monkeypatch.setattr(waiting, "LOOK", 0.0)
-    await waiting.wait(
-        cast("Any", SimpleNamespace(get=get)),
-        "bundles",
-        bundle(("Unknown", "AwaitingApproval"), APPROVAL),
-        60.0,
-        lambda seen: "lastHandledRequest" in seen["status"],
-        busy=lambda _: False,
-    )
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.parametrize("width", [40, 80])
 def test_progress_is_one_line_of_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
@@ -174,24 +152,3 @@ async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
     said = "bundle apps/shop didn't finish within 0.01 s; its status is Deploying: fine"
     with pytest.raises(Fault, match=said):
         await waiting.wait(client, "bundles", deploys, 0.01, lambda _: True, busy=lambda _: True)
-
-
-def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(monkeypatch, capsys):
-    async def one(client, what, namespace, name):
-        return {"metadata": {"namespace": namespace, "name": name, "generation": 1}}
-
-    async def set_suspend(client, what, body, *, value):
-        return body, f"{what} {body['metadata']['name']}: {value}"
-
-    monkeypatch.setattr(reconcile, "one", one)
-    monkeypatch.setattr(reconcile, "set_suspend", set_suspend)
-    target = SimpleNamespace(connect=no_connection, locate=Target(namespace_option="a").locate)
-    wanted = [ObjectReference("rules", "x"), ObjectReference("bundles", "b/y")]
-    options = {"target": target, "what": "rules", "wanted": [*wanted, wanted[0]], "shape": None}
-    asyncio.run(reconcile._set_all(**options, every=False, value=True, timeout=0))
-    assert capsys.readouterr().out.splitlines() == ["rules x: True.", "bundles y: True."]
-
-
-@asynccontextmanager
-async def no_connection():
-    yield None

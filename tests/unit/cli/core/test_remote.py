@@ -60,19 +60,9 @@ def test_a_role_has_the_names_of_its_namespace_and_no_more_verbs_than_a_watch_ne
     }
 
 
-def test_a_whole_kind_has_no_names() -> None:
-    whole = replace(GRANT, sources=(*GRANT.sources, Granted(SECRETS, "infra", "")))
-    secrets, _ = roles(whole)["infra"]
-    assert secrets == {"apiGroups": [""], "resources": ["secrets"], "verbs": VERBS}
-
-
-def test_everything_bears_the_label_by_which_it_is_taken_back() -> None:
-    assert {one["metadata"]["labels"]["copyrator.flant.com/remote"] for one in GRANT.all} == {
-        "infra.edge"
-    }
-
-
-def test_a_token_with_an_end_is_in_no_secret() -> None:
+def test_all_bears_its_label_and_only_a_token_without_an_end_is_in_a_secret() -> None:
+    labels = {one["metadata"]["labels"]["copyrator.flant.com/remote"] for one in GRANT.all}
+    assert labels == {"infra.edge"}
     kinds = [one["kind"] for one in GRANT.all]
     assert kinds[-1] == "Secret"
     assert [one["kind"] for one in replace(GRANT, lasting=False).all] == kinds[:-1]

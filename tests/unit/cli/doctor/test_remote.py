@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.unit.cli.fake_server import FakeServer
 from tests.unit.signatures.making import key, private_pem, public_pem
 
-from copyrator.api.kubeconfig import Kubeconfig, KubeconfigRef
+from copyrator.api.kubeconfig import Kubeconfig
 from copyrator.cli.bundles.checks import attestations
 from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.remote import (
-    RemoteSource,
     _read_by,
     _sources_of,
     credential,
@@ -91,11 +90,6 @@ def test_the_sources_of_a_rule_with_their_kubeconfigs() -> None:
 )
 def test_invalid_rules_are_passed_over(spec: dict[str, Any]) -> None:
     assert asked(**spec) == []
-
-
-def test_a_source_is_named_as_people_write_it() -> None:
-    assert str(RemoteSource("Secret", None, "infra", "creds")) == "Secret infra/creds"
-    assert KubeconfigRef("hub") == KubeconfigRef("hub", "value")
 
 
 INSTALLATION = Installation(settings=Settings(), namespace="op")

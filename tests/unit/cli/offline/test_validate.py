@@ -58,110 +58,70 @@ def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> Non
     assert f"{name}{said}" in done.output, done.output
 
 
+NAMED = TEMPLATE + '      name: "{{ NAME }}"\n'
+SHOP = BUNDLE + "spec:\n  registry: x\n  repo: a\n"
+WRONG = [
+    (GOOD + "  onConflict: Skipp\n", 9, "spec.onConflict: 'Skipp' isn't one of Skip, Adopt, "),
+    (GOOD + "  target: {}\n", 9, "spec.target: is an unknown field; did you mean targets?"),
+    (SOURCE + "  targets:\n    namespaces: [A_b]\n", 10, "spec.targets.namespaces[0]: 'A_b' may"),
+    (SOURCE + "  targets: {namespaces: ['^a.*$']}\n", 9, "spec.targets.namespaces[0]: '^a.*$' may"),
+    (GOOD + "ruleType: secret\n", 5, "spec: can't be combined with"),
+    (RULE, 1, "spec: is required"),
+    (GOOD.replace("flant.com/v1", "flant.com/v2"), 1, "apiVersion: must"),
+    (GOOD.replace("kind: Secret", "kind: secrets"), 8, "spec.source.kind: secrets isn't a kind; d"),
+    (
+        GOOD + '  transform: {name: "{{ sorce.name }}"}\n',
+        9,
+        "spec.transform.name: unknown variable",
+    ),
+    (NAMED.replace("NAME }}", "namespace.name"), 11, "spec.template.metadata.name: isn't valid J"),
+    (NAMED.replace("NAME", "namespace.label.x"), 11, "spec.template.metadata.name: unknown field"),
+    (NAMED.replace("NAME", "source.name"), 11, "spec.template.metadata.name: unknown variable so"),
+    (
+        COMPOSED + '    data: {x: "{{ sources.hubb | b64encode }}"}\n',
+        *(12, "spec.template.data.x: unknown field sources.hubb; did you mean hub?"),
+    ),
+    (
+        COMPOSED.replace("name: x", 'name: "{{ sources.hub.metadata.name }}"'),
+        *(11, "spec.template.metadata.name: unknown variable sources"),
+    ),
+    (COMPOSED.replace("Secret", "secrets"), 7, "spec.sources[0].kind: secrets isn't a kind; did"),
+    (
+        SHOP.replace("registry: x", "registry: http://x"),
+        6,
+        "spec.registry: must be host[:port] wit",
+    ),
+    (SHOP + "  version: '>=1 <'\n", 8, "spec.version:"),
+    (SHOP.replace("repo", "repository"), 7, "spec.repository: is an unknown field; did you mean r"),
+    (SIGNED + "    - cosign:\n        issuer: https://x\n", 10, "spec.verify.anyOf[0].cosign.subj"),
+    (
+        SHOP
+        + "  approval: {mode: Always}\n  env:\n    WERF_ENV: dev\n    WERF_VALUES_1: http://x\n",
+        *(11, "spec.env.WERF_VALUES_1: doesn't reach the Jobs of a gated Bundle."),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "said"), WRONG, ids=[said[:40] for *_, said in WRONG])
+def test_what_is_wrong_is_named_with_its_line_and_field(text, line, said):
+    result = validate(text)
+    assert result.exit_code == 1
+    named = "Bundle b" if "Bundle" in text else "CopyratorRule r"
+    assert result.output.startswith(f"stdin:{line}: {named}: {said}"), result.output
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (RULE.replace("Rule", ""), "Copyrator r: kind: flant.com has no kind Copyrator; did you "),
         (
-            GOOD + "  onConflict: Skipp\n",
-            (
-                "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of Skip, Adopt, "
-                "Overwrite; did you mean Skip?"
-            ),
-        ),
-        (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
-        (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
-        (
-            GOOD + "  target: {}\n",
-            "stdin:9: CopyratorRule r: spec.target: is an unknown field; did you me",
-        ),
-        (
-            SOURCE + "  targets:\n    namespaces: [A_b]\n",
-            "stdin:10: CopyratorRule r: spec.targets.na",
-        ),
-        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't be combined with"),
-        (RULE, "stdin:1: CopyratorRule r: spec: is required"),
-        (
-            TEMPLATE.replace("ConfigMap", "Role") + '      name: "{{ namespace.name"\n',
-            "stdin:11: CopyratorRule r: spec.template.metadata.name: isn't valid Jinja2",
-        ),
-        (
-            BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",
-            "stdin:6: Bundle b: spec.registry: must be host[:port] without a scheme",
-        ),
-        (BUNDLE + "spec:\n  registry: x\n", "stdin:5: Bundle b: spec: repo is required"),
-        (
-            BUNDLE + "spec:\n  registry: x\n  repo: a\n  version: '>=1 <'\n",
-            "stdin:8: Bundle b: spec.version:",
-        ),
-        (
-            SIGNED + "    - cosign:\n        issuer: https://x\n",
-            "stdin:10: Bundle b: spec.verify.anyOf[0].cosign.subjectPattern: is required",
-        ),
-        (
-            SIGNED + "    - notation:\n        caFrom: {kind: ConfigMap, name: ca}\n"
-            "        subjects: ['CN=ann']\n",
-            "stdin:12: Bundle b: spec.verify.anyOf[0].notation.subjects: ",
-        ),
-        (
-            GOOD.replace("kind: Secret", "kind: secrets"),
-            "stdin:8: CopyratorRule r: spec.source.kind: secrets isn't a kind; did you mean ",
-        ),
-        (
-            GOOD + '  transform: {name: "{{ sorce.name }}"}\n',
-            "stdin:9: CopyratorRule r: spec.transform.name: unknown variable sorce; did you mean ",
-        ),
-        (
-            TEMPLATE + '      name: "{{ namespace.label.team }}"\n',
-            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown field namespace.label",
-        ),
-        (
-            TEMPLATE + '      name: "{{ source.name }}"\n',
-            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown variable source;",
-        ),
-        (
-            COMPOSED + '    data: {x: "{{ sources.hubb | b64encode }}"}\n',
-            "stdin:12: CopyratorRule r: spec.template.data.x: unknown field sources.hubb; did you",
-        ),
-        (
-            COMPOSED.replace("name: x", 'name: "{{ sources.hub.metadata.name }}"'),
-            "stdin:11: CopyratorRule r: spec.template.metadata.name: unknown variable sources",
-        ),
-        (
-            COMPOSED.replace("kind: Secret", "kind: secrets"),
-            "stdin:7: CopyratorRule r: spec.sources[0].kind: secrets isn't a kind; did you",
-        ),
-        (
-            GOOD.replace("kind: CopyratorRule", "kind: Copyrator"),
-            "stdin:2: Copyrator r: kind: flant.com has no kind Copyrator; did you mean Copyrator",
-        ),
-        (
-            BUNDLE.replace("kind: Bundle", "kind: Bundles"),
-            "stdin:2: Bundles b: kind: operator.werf.dev has no kind Bundles; did you mean Bundle?",
-        ),
-        (
-            BUNDLE + "spec:\n  registry: x\n  repo: a\n  approval: {mode: Always}\n  env:\n"
-            "    WERF_ENV: dev\n    WERF_VALUES_1: http://x\n",
-            "stdin:11: Bundle b: spec.env.WERF_VALUES_1: doesn't reach the Jobs of a gated Bundle.",
-        ),
-        (
-            BUNDLE + "spec:\n  registry: x\n  repository: a\n",
-            "stdin:7: Bundle b: spec.repository: is an unknown field; did you mean repo?",
-        ),
-        (
-            SOURCE + "  targets: {namespaces: ['^team-.*$']}\n",
-            "stdin:9: CopyratorRule r: spec.targets.namespaces[0]: '^team-.*$' may have only lower",
-        ),
-        (
-            GOOD.replace("flant.com/v1", "flant.com/v2"),
-            "stdin:1: CopyratorRule r: apiVersion: must",
+            BUNDLE.replace("Bundle", "Bundles"),
+            "Bundles b: kind: operator.werf.dev has no kind Bund",
         ),
     ],
-    ids=lambda value: value.splitlines()[-1].strip() if "\n" in value else "",
 )
-def test_what_is_wrong_is_named_with_its_line_and_field(text, said):
-    result = validate(text)
-    assert result.exit_code == 1
-    assert result.output.startswith(said), result.output
+def test_a_kind_that_is_none_of_ours_is_named(text, said):
+    assert validate(text).output.startswith(f"stdin:2: {said}")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +253,6 @@ LABEL = "spec.template.spec.selector.app: must be a string"
         (service(port="9090"), f"{PORT}, not '9090'; remove the quotes"),
         (service(port="http"), f"{PORT}, not 'http'"),
         (service(port=True), f"{PORT}, not True"),
-        (service(port=[1]), f"{PORT}, not a list"),
         (service(port={"a": 1}), f"{PORT}, not a map"),
         (
             service(port="{{ namespace.labels.port }}"),
@@ -301,8 +260,6 @@ LABEL = "spec.template.spec.selector.app: must be a string"
         ),
         (service(port="{{ namespace.labels['port'] | lower }}"), f"{PORT}, and the expression"),
         (service(port="{{ '80' }}"), f"{PORT}, and the expression makes a string"),
-        (service(port="{{ 80 == 80 }}"), f"{PORT}, and the expression makes a boolean"),
-        (service(port="{{ 80 | string }}"), f"{PORT}, and the expression makes a string"),
         (
             service(port="{{ namespace.labels.port | default('80') }}"),
             f"{PORT}, and the expression makes a string",
@@ -311,11 +268,8 @@ LABEL = "spec.template.spec.selector.app: must be a string"
             service(port="80{{ namespace.labels.port }}"),
             f'{PORT}; make all of it one expression: "{{{{ … | number }}}}"',
         ),
-        (service(port=" {{ 80 }}"), f"{PORT}; make all of it one expression"),
         (account("true"), f"{TOKEN}, not 'true'; remove the quotes"),
-        (account(1), f"{TOKEN}, not 1"),
         (account("{{ namespace.labels.on }}"), f"{TOKEN}, and the expression makes a string; add"),
-        (account("{{ 5 }}"), f"{TOKEN}, and the expression makes a number"),
         (
             templated("v1", "Service", spec={"selector": {"app": 5}}),
             f"{LABEL}, not 5; put it in quotes",
@@ -339,14 +293,11 @@ def test_values_of_a_wrong_type_in_a_template_are_named(text, said):
     "text",
     [
         service(port=9090, targetPort="http"),
-        service(port=9090, targetPort=80),
         service(port="{{ namespace.labels.port | number }}", targetPort="{{ namespace.name }}"),
         service(port="{{ namespace.labels.port | int + 1 }}"),
-        service(port="{{ namespace.labels.port | default(80) }}"),
         service(port="{{ 80 if namespace.labels.a == 'b' else 81 }}"),
         account(True),
         account("{{ namespace.labels.on == 'true' }}"),
-        account("{{ namespace.labels.on | bool }}"),
         templated("v1", "ResourceQuota", spec={"hard": {"pods": 5, "cpu": "0.5", "x": 0.5}}),
         templated("v1", "ConfigMap", data={"a": "{{ 5 }}", "b": "a{{ true }}"}, immutable=None),
         templated("example.com/v1", "Thing", spec={"port": "80", "list": "x"}),

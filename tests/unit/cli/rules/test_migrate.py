@@ -81,12 +81,6 @@ def test_what_a_tool_is_only_allowed_to_do_is_no_rule():
     assert rules(marked(**{f"{RF}reflection-allowed": "true"}), marked(other="x")) == []
 
 
-def test_a_pattern_that_is_no_glob_is_written_out_and_the_reader_is_told():
-    (request,) = requests("Secret", [marked(**{f"{KR}replicate-to": "prod-[12]"})], KNOWN)
-    assert "prod-[12] can't be written as a glob" in request.remarks[0]
-    assert "prod-1, prod-2" in request.remarks[0]
-
-
 def test_targets_that_pull_one_source_become_one_rule_for_each_name():
     def pull(namespace, name):
         body = marked(**{f"{KR}replicate-from": "default/creds"})
@@ -224,16 +218,6 @@ def test_of_other_kinds_only_kubernetes_replicators_annotations_count(kind):
     assert printed(marked(**{f"{RF}reflects": "default/creds"}), kind=kind) == []
 
 
-def test_equal_names_of_kinds_make_different_rules():
-    bodies = [marked(**{"kubed.appscode.com/sync": ""})]
-    names = {
-        rule["metadata"]["name"]
-        for kind in ("Secret", "ConfigMap")
-        for rule in printed(*bodies, kind=kind)
-    }
-    assert names == {"default-creds-secret", "default-creds-configmap"}
-
-
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
@@ -328,15 +312,6 @@ def test_an_empty_selector_of_namespaces_is_every_namespace(selector):
     (one,) = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
     assert one.spec["targets"] == EVERYWHERE
     assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
-
-
-def test_a_bundle_of_inline_certificates_needs_no_sources():
-    (one,) = bundle_rules(bundle(SOURCES[-1:]), "trust")
-    spec = parse_rule(one.manifest("copyrator"))
-    assert isinstance(spec, RuleSpec)
-    assert spec.sources == ()
-    assert spec.template is not None
-    assert Tree(spec.template.body).render({})["data"] == {"ca.pem": D}
 
 
 def test_a_bundle_without_targets_or_spec_has_no_rule():

@@ -1,17 +1,33 @@
-"""The object that a rule would write, its difference to the existing one, and how it is printed."""
+"""What a plan of rules says: rows, the objects that would be written, and what is refused."""
 
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders.encoding import b64
+from tests.targets import EVERYWHERE
 
 from copyrator.api.keys import ObjectName
+from copyrator.cli.core.installation import Installation
 from copyrator.cli.core.output import Format
-from copyrator.cli.rules.plan import PlanRow, RowAction, RulePlan, _nearest, print_plans
+from copyrator.cli.rules.dry_run import Actor, DryRun
+from copyrator.cli.rules.plan import (
+    Keys,
+    PlanRow,
+    RowAction,
+    RulePlan,
+    _nearest,
+    action_of,
+    diff,
+    merge_rows,
+    print_plans,
+    summary,
+)
 from copyrator.cli.rules.rendered import COMPARED, compare
 from copyrator.cli.view.diffs import ALL_LINES, LINE
+from copyrator.settings.config import Settings
 
 
 def body(kind: str = "ConfigMap", metadata: Any = None, **fields: Any) -> dict[str, Any]:
@@ -233,3 +249,114 @@ COPIES = [ObjectName(*text.split("/")) for text in ("team-a/creds", "team-b/cred
 )
 def test_the_most_similar_copies_are_suggested(wanted, near):
     assert _nearest(ObjectName(*wanted.split("/")), COPIES) == near
+
+
+def stored(data, **metadata):
+    return {"kind": "Secret", "type": "Opaque", "data": data, "metadata": metadata}
+
+
+def test_a_difference_names_keys_and_no_values():
+    live = stored({"same": "c2FtZQ==", "old": "b2xk", "other": "b25l"}, labels={"a": "1"})
+    wanted = stored({"same": "c2FtZQ==", "new": "bmV3", "other": "dHdv"}, labels={"a": "2"})
+    keys = diff(live, wanted)
+    assert str(keys) == "+new ~labels/a ~other -old"
+    row = PlanRow(RowAction.UPDATE, "Secret", "ns", "name", keys=keys)
+    said = msgspec.json.encode(row).decode() + str(keys)
+    for value in ("c2FtZQ", "bmV3", "dHdv", "b2xk"):
+        assert value not in said
+
+
+def test_our_own_marks_and_the_default_type_are_no_difference():
+    marks = {"copyrator.flant.com/content-hash": "x", "kubectl.kubernetes.io/last-applied": "y"}
+    ours = {"app.kubernetes.io/managed-by": "copyrator"}
+    assert str(diff(stored({}), stored({}, annotations=marks, labels=ours))) == ""
+
+
+def test_of_other_kinds_the_fields_are_named():
+    live = {"metadata": {}, "roleRef": {"name": "view"}, "subjects": []}
+    assert (
+        str(diff(live, {"metadata": {}, "roleRef": {"name": "edit"}, "subjects": []})) == "~roleRef"
+    )
+    assert str(diff(None, live)) == "+roleRef +subjects"
+
+
+@pytest.mark.parametrize(
+    ("methods", "unmanaged", "action"),
+    [
+        ([], False, None),
+        (["POST"], True, RowAction.CREATE),
+        (["PUT"], False, RowAction.UPDATE),
+        (["PUT", "PUT"], False, RowAction.UPDATE),
+        (["PUT"], True, RowAction.ADOPT),
+        (["DELETE"], False, RowAction.DELETE),
+        (["PATCH"], False, RowAction.RELEASE),
+    ],
+)
+def test_the_writes_to_an_object_come_to_one_action(methods, unmanaged, action):
+    assert action_of(methods, unmanaged=unmanaged) == action
+
+
+def test_the_last_line_counts():
+    def row(action):
+        return PlanRow(action, "Secret", "ns", "name", keys=Keys())
+
+    assert summary([], 3) == "No changes: 3 copies are up to date."
+    assert summary([], 1) == "No changes: 1 copy is up to date."
+    rows = [
+        row(RowAction.CREATE),
+        row(RowAction.CREATE),
+        row(RowAction.CONFLICT),
+        row(RowAction.BLOCKED),
+    ]
+    changes = "Plan: 2 to create, 1 in conflict, 1 blocked;"
+    assert summary(rows, 0) == f"{changes} 0 are up to date."
+    assert summary(rows, 1) == f"{changes} 1 is up to date."
+
+
+def test_rows_of_a_plan_are_merged_but_not_its_changes():
+    faults = [
+        PlanRow(
+            RowAction.BLOCKED, "Secret", name, "a", "Forbidden", f"namespace {name} has no label"
+        )
+        for name in ("team-a", "team-b", "team-c")
+    ]
+    changes = [PlanRow(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
+    *created, merged = merge_rows([*faults, *changes])
+    assert [row.namespace for row in created] == ["new-a", "new-b", "new-c"]
+    assert merged.namespace == "3 namespaces (team-a, team-b, …)"
+    assert merged.message == "the namespace has no label"
+
+
+def rule(reason=None, message="", **source):
+    ready = {"type": "Ready", "status": "True", "reason": reason, "message": message}
+    return {
+        "metadata": {"name": "r", "namespace": "default", "uid": "u", "generation": 1},
+        "spec": {"source": {"kind": "Deployment", "name": "a", **source}, "targets": EVERYWHERE},
+        "status": {"conditions": [ready] if reason else []},
+    }
+
+
+def refused(body, **known):
+    installation = Installation(
+        settings=Settings(tenant_rules=True), namespace="default", found=True, **known
+    )
+    dry_run = DryRun(cast("Any", None), installation, Actor(cast("Any", None)))
+    return dry_run.refusal(dry_run.put(body))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("Synced", None), (None, None), ("KindUnavailable", "add it"), ("NotTrusted", "add it")],
+)
+async def test_an_operator_outside_of_the_cluster_says_in_the_status_what_it_refuses(reason, said):
+    found = refused(rule(reason, "add it"), settings_known=False)
+    assert (found and found.message) == said
+
+
+async def test_the_operators_own_message_names_the_group_that_it_discovered():
+    found = refused(rule("KindUnavailable", "add Deployment.apps"))
+    assert found
+    assert found.message == "add Deployment.apps"
+    found = refused(rule("Synced"))
+    assert found
+    assert "add Deployment to" in found.message

@@ -17,7 +17,6 @@ from copyrator.cli.ui.bundle_page import (
     bundle_values,
     draw_path,
     group_objects,
-    moment,
 )
 from copyrator.cli.ui.promotion_path import PlacedStage, PromotionPath
 from copyrator.cli.view.bundle import BundleView
@@ -29,22 +28,6 @@ DIGEST = f"sha256:{'a' * 64}"
 
 def values(body: dict[str, Any], found: Readings = Readings()) -> dict[str, Any]:  # noqa: B008
     return bundle_values(seen(body), BundleView(body, NOW), found)
-
-
-@pytest.mark.parametrize(
-    ("stamp", "distance"),
-    [
-        ("2026-01-02T14:00:00Z", "in 2h"),
-        ("2026-01-02T12:00:00Z", "0s ago"),
-        ("2025-12-30T13:00:00+01:00", "3d ago"),
-    ],
-)
-def test_a_time_is_shown_with_its_distance(stamp: str, distance: str) -> None:
-    found = moment(stamp, NOW)
-    assert found is not None
-    assert found.distance == distance
-    assert found.stamp.endswith("Z")
-    assert moment("soon", NOW) is None
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,23 @@
-"""What the page of a plan says, and how much of it a page has."""
+"""Which plans are decided, what their page says of them, and how much of it a page has."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from tests.builders.bundles import known
 from tests.unit.cli.view.objects_seen import PLAN, bundle
 
+from copyrator.bundles.plans.fields import PlanDecision
 from copyrator.bundles.plans.operations import Operation, OperationType
-from copyrator.cli.bundles.approve import APPROVE
-from copyrator.cli.bundles.plan import PlanView
+from copyrator.cli.bundles.approve import APPROVE, check_open, outcome
+from copyrator.cli.bundles.plan import PlanView, plan_fault
 from copyrator.cli.bundles.plan_log import PlanLog
 from copyrator.cli.bundles.plan_page import choices, decision_values, describe_plan_effect
+from copyrator.cli.core.faults import Fault
 from copyrator.cli.view.bundle import BundleView
 from copyrator.cli.view.diffs import ALL_LINES, LINES
+from hostile.mangled import JSON
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 WAITS = {"type": "UpdatePending", "status": "True", "reason": "AwaitingApproval", "message": "look"}
@@ -47,15 +52,6 @@ def test_the_sentence_says_what_the_deploy_would_do(plan, done):
     assert describe_plan_effect(view(plan)) == f"{sentence} 24h."
 
 
-def test_the_sentence_says_what_became_of_the_plan():
-    approved = {"decision": "Approved", "by": "ann", "at": "2026-01-02T11:59:00Z"}
-    assert ": approved by ann, 60s ago." in describe_plan_effect(view(approved))
-    begun = {"plan": "a" * 32, "planJob": "shop-plan-1", "outcome": "Succeeded"}
-    said = describe_plan_effect(view(approved, attempted=begun))
-    assert said.endswith(": approved by ann, 60s ago; its deploy has begun.")
-    assert ": made; no decision is required" in describe_plan_effect(view(conditions=[]))
-
-
 def test_a_decision_that_the_operator_hasnt_seen_is_said_and_not_asked_for_again():
     one = view()
     one.body["metadata"]["annotations"] = {APPROVE.annotation: "a" * 32}
@@ -76,18 +72,6 @@ def test_permissions_are_a_fact_where_none_is_missing():
     )
     missing = ["get pods in apps", "2 kinds not reviewed"]
     assert shown(missing=[one], missingPermissions=1, unreviewed=2) == (missing, None)
-
-
-def test_a_choice_says_what_happens_and_not_that_it_is_done():
-    approve, reject = choices(view(deployed={"version": "1.1.0"}))
-    assert approve["effect"] == "Approving deploys 1.2.0, as soon as its other gates pass."
-    assert (
-        reject["effect"]
-        == "After a rejection 1.1.0 stays deployed, until something else is to be deployed."
-    )
-    assert approve["command"] == f"copyrator approve bundle infra/shop {'a' * 32}"
-    (only,) = choices(view({"decision": "Rejected"}))
-    assert (only["verb"], only["button"]) == ("approve", "Approve after all")
 
 
 def test_of_a_page_all_diffs_together_have_a_limited_number_of_lines():
@@ -111,16 +95,76 @@ def test_each_operation_is_on_one_page(asked, number, first, last):
     assert (numbers[0], numbers[-1]) == (first, last)
 
 
-def test_many_operations_are_counted_by_type_and_kind_few_are_not():
-    assert decision_values(PlanView(view(), updates(10, 1)))["groups"] == []
-    assert decision_values(PlanView(view(), updates(11, 1)))["groups"] == [
-        ("update", "ConfigMap", 11)
-    ]
-
-
 def test_short_diffs_of_the_first_risky_operations_are_open():
     risky = [f"update ::ServiceAccount:a{one:04}" for one in range(8)]
     plan = view({"risky": risky, "riskyOperations": 8})
     for lines, opened in ((3, [True] * 5 + [False] * 3), (41, [False] * 8), (0, [False] * 8)):
         found = decision_values(PlanView(plan, updates(8, lines, "ServiceAccount")))
         assert [is_open for *_, is_open in found["operations"]] == opened
+
+
+LATER = "2026-01-03T12:00:00Z"
+
+
+def planned(plan: Any = PLAN, mode: str = "Always", **status: Any) -> dict[str, Any]:
+    return known({"approval": {"mode": mode}}, **{"conditions": [WAITS], "plan": plan, **status})
+
+
+@pytest.mark.parametrize(
+    ("plan", "mode", "conditions", "message"),
+    [
+        (None, "Always", [], "bundle apps/shop has no plan. Plans are made where"),
+        (
+            {"outcome": "Running"},
+            "Always",
+            [],
+            "of 1.2.0 is being made by the Job shop-plan-1, sin",
+        ),
+        (
+            {
+                "outcome": "Failed",
+                "reason": "PlanFailed",
+                "message": "no luck",
+                "nextRetryAt": LATER,
+            },
+            *("Always", []),
+            "of 1.2.0 failed: PlanFailed: no luck; made again in 24h; werf's log: ",
+        ),
+        ({"id": None}, "Always", [], "has a plan without an ID in its status"),
+        ({"expiresAt": "2026-01-01T12:00:00Z"}, "Always", [], f"plan {'a' * 32} expired 24h ago"),
+        ({"decision": "Approved", "by": "ann"}, "Always", [], "was approved by ann already"),
+        ({"decision": "Rejected", "by": "ann"}, "Always", [], None),  # people change their minds
+        ({}, "Never", [], "spec.approval.mode is Never; there is nothing to decide"),
+        ({"riskyOperations": 0}, "OnRisk", [], "it has no risky operations; there is nothing"),
+        ({}, "OnRisk", [], None),
+        ({}, "Always", [], None),
+        ({}, "Never", [WAITS], None),  # the operator's settings ask for approval
+    ],
+)
+def test_only_a_plan_that_waits_is_decided(plan, mode, conditions, message):
+    view = BundleView(
+        planned(None if plan is None else PLAN | plan, mode, conditions=conditions), NOW
+    )
+    if message is None:
+        check_open(PlanDecision.APPROVED, view, "a" * 32)
+        return
+    with pytest.raises(Fault) as caught:
+        check_open(PlanDecision.APPROVED, view, None)
+    assert message in caught.value.message
+
+
+def test_the_outcome_of_a_decision_is_known_also_when_the_deploy_goes_on():
+    mine, other = "a" * 32, "b" * 32
+    assert outcome(planned(), mine) == ""
+    assert outcome(planned(PLAN | {"decision": "Approved"}), mine) == "Approved"
+    assert outcome(planned({"id": other, "approved": {"id": mine}}), mine) == "Approved"
+    assert outcome(planned({"id": other}, attempted={"plan": mine}), mine) == "Approved"
+    assert outcome(planned({"id": other}), mine) == "replaced"
+    assert outcome(planned(None), mine) == "replaced"
+
+
+@given(JSON, JSON)
+def test_a_forged_plan_ends_no_command(plan, conditions):
+    body = planned(plan, conditions=conditions)
+    assert len(plan_fault(BundleView(body, NOW))) < 20_000
+    outcome(body, "a" * 32)

@@ -1,4 +1,4 @@
-"""The parts of a rule's page: its drawing, rollout, certificates and failures."""
+"""A rule's page: its drawing, the rollout, certificates and failures."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from tests.unit.cli.view.test_copies import NOW, TEAMS, copies_of, failure, runn
 from copyrator.api.keys import ObjectName
 from copyrator.api.text import format_time
 from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.parts import CHARACTER, Arrow, Box, Drawing, fit
 from copyrator.cli.ui.rule_page import (
     TIME_WIDTH,
     RulePage,
@@ -22,7 +23,9 @@ from copyrator.cli.ui.rule_page import (
     read_filter,
 )
 from copyrator.cli.view.copies import CopyFilter
+from copyrator.cli.view.lists import View, matrix
 from copyrator.cli.view.overview import SeenCopies, Snapshot
+from copyrator.cli.view.rows import describe_conditions
 from copyrator.cli.view.rule import CopyGroup, RuleView
 
 PAGES = Pages(cluster="c", user="ann")
@@ -70,11 +73,6 @@ def test_a_source_its_rule_and_the_copies_by_state_are_drawn_from_top_to_bottom(
     assert drawing.boxes[2].href == "/rules/infra/r?state=failed#copies"
     assert len(drawing.arrows) == 4
     assert drawing.width <= PHONE
-
-
-def test_a_report_leads_nowhere() -> None:
-    body = rule("r", targets=1, copies={"desired": 1, "ready": 1})
-    assert not any(box.href for box in page_of(body, static=True).drawing.boxes)
 
 
 @pytest.mark.parametrize("number", [1, 5, 6, 20])
@@ -173,13 +171,6 @@ def test_a_rollout_that_the_spec_has_no_more_has_no_steps() -> None:
     assert (found.present, found.steps) == ("step 2/3", [])
 
 
-def test_a_line_of_time_leaves_room_for_the_next_weeks() -> None:
-    assert place_on_line(-5) == place_on_line(0) == 8
-    assert place_on_line(30) - place_on_line(0) > TIME_WIDTH / 6
-    assert place_on_line(365) < place_on_line(17 * 365) < TIME_WIDTH
-    assert place_on_line(1e9) == TIME_WIDTH - 8
-
-
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_a_later_end_is_never_drawn_before_an_earlier_one(one: float, other: float) -> None:
     first, last = sorted((one, other))
@@ -258,36 +249,64 @@ def test_a_spec_of_any_shape_is_shown(spec: object) -> None:
     assert "Rule infra/r" in render(page_of(body))
 
 
-@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=80))
-def test_what_others_wrote_is_text(place: str, name: str, message: str) -> None:
-    marked = f"<b>{message}</b>\x1b[31m"
-    samples = [{"namespace": place, "name": name, "reason": marked, "message": marked}]
-    body = rule("r", "False", marked, message=marked, failures=samples, copies={"failed": 1})
-    text = render(page_of(body))
-    assert f"<b>{message}" not in text
-    assert "\x1b" not in text
-
-
-def test_a_long_message_is_folded() -> None:
-    body = rule("r", "False", "X", message="x" * 65536)
-    text = render(page_of(body))
-    assert '<details id="sentence">' in text
-    assert "x" * 65536 in text
-
-
-def test_a_page_with_a_thousand_targets_has_no_more_than_a_few_boxes() -> None:
-    found = SeenCopies()
-    for number in range(1000):
-        found.add("infra/r", "Secret", ObjectName(f"team-{number}", "s"))
-    body = rule("r", targets=1000, sources=1, copies={"desired": 1000, "ready": 1000})
-    page = page_of(body, seen(body, copies=found))
-    assert len(page.drawing.boxes) == 3
-    assert page.drawing.height < 200
-    assert "100 of 1000" in render(page)
-
-
 def test_why_there_is_no_copy_in_a_namespace_is_a_link_away() -> None:
     body = rule("r", targets=1, copies={"desired": 1, "ready": 1})
     text = render(page_of(body, filter=CopyFilter("elsewhere")))
     assert 'href="/copies/elsewhere/Secret/s">why?</a>' in text
     assert "why?" not in render(page_of(body, filter=CopyFilter("else*")))
+
+
+def test_lines_below_a_label_keep_their_columns() -> None:
+    conditions = [
+        {"type": "Ready", "status": "True", "reason": "Synced", "message": "2 copies are in sync"},
+        {"type": "CertificateExpiring", "status": "False", "reason": "CertificatesValid"},
+    ]
+    conditions = [one | {"lastTransitionTime": format_time(NOW)} for one in conditions]
+    parts = describe_conditions("rules", {"status": {"conditions": conditions}}, NOW)
+    text = (
+        "Ready                True     Synced (for 0s)\n"
+        "  2 copies are in sync\n"
+        "CertificateExpiring  False    CertificatesValid (for 0s)"
+    )
+    assert [(one.label, one.text) for one in parts] == [("Conditions", text)]
+
+
+def test_one_is_in_the_singular() -> None:
+    found = SeenCopies()
+    found.add("infra/a", "Secret", ObjectName("team-a", "s"))
+    known = seen(rule("a"), copies=found)
+    text = PAGES.matrix(known, matrix(known, View(), NOW), fragment=True)
+    assert "1 rule and 1 namespace; 1 copy in all" in text
+    assert 'title="copies in 1 namespace"' in text
+
+
+@given(st.text(max_size=200), st.floats(10, 400))
+def test_a_text_is_never_wider_than_its_box(text: str, width: float) -> None:
+    shown = fit(text, width)
+    assert shown == text or len(shown) * CHARACTER <= width
+    assert shown == text or "…" in shown
+
+
+def test_both_ends_of_a_long_name_are_kept() -> None:
+    shown = fit("registry-credentials-of-production-eu", 20 * CHARACTER)
+    assert shown.startswith("registry-")
+    assert shown.endswith("tion-eu")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "path"),
+    [(200, 50, "M100 15C150 15 150 65 200 65"), (0, 90, "M50 30C50 60 50 60 50 90")],
+)
+def test_an_arrow_goes_from_border_to_border(x: float, y: float, path: str) -> None:
+    one, other = Box(0, 0, 100, ["one"]), Box(x, y, 100, ["other"])
+    assert one.height == 30
+    assert Arrow(one, other).path == path
+    drawing = Drawing("path", "The path", [one, other])
+    assert (drawing.width, drawing.height) == (x + 102, y + 32)
+
+
+def test_an_angled_arrow_runs_along_the_left_of_what_is_indented() -> None:
+    above, below = Box(0, 0, 100, ["above"]), Box(28, 50, 100, ["below"])
+    assert Arrow(above, below, is_angled=True).path == "M14 30V65H28"
+    above, below = Box(28, 0, 100, ["above"]), Box(0, 50, 100, ["below"])
+    assert Arrow(above, below, is_angled=True).path == "M28 15H14V50"

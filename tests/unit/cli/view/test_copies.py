@@ -150,22 +150,6 @@ def test_a_failure_without_a_copy_is_a_row_of_its_own() -> None:
     assert len(rows) == 9
 
 
-@pytest.mark.parametrize(
-    ("place", "found"),
-    [
-        ("team-a", ["team-a"]),
-        ("eam-", TEAMS),
-        ("*-b", ["team-b"]),
-        ("elsewhere", []),
-    ],
-)
-def test_namespaces_are_chosen_by_name_part_or_glob(place: str, found: list[str]) -> None:
-    counts = {"desired": 8, "ready": 8}
-    copies = copies_of(rule("r", targets=8, sources=1, copies=counts), TEAMS)
-    rows = copies.table(CopyFilter(place)).rows
-    assert [row.namespace for row in rows] == found
-
-
 def test_a_namespaces_own_name_doesnt_mean_those_that_begin_so() -> None:
     assert CopyFilter("team").matching(["team", "team-a"]) == ["team"]
 

@@ -1,4 +1,4 @@
-"""Lists and the search: what a query finds, in which order, and how much of it."""
+"""Lists, the search, and the table of rules and namespaces: what is found, and in which order."""
 
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, urlencode
@@ -10,15 +10,17 @@ from tests.unit.cli.view.objects_seen import bundle, rule, seen
 
 from copyrator.api.keys import ObjectName
 from copyrator.cli.view.lists import (
+    COLUMNS,
     HITS,
     ROWS,
     SLICE,
     SORTS,
     CopySearch,
     Query,
+    View,
     list_rows,
     match_names,
-    match_text,
+    matrix,
     read_query,
     search,
 )
@@ -173,11 +175,10 @@ def test_bundles_are_sorted_by_version_as_numbers_and_by_the_time_of_their_deplo
     assert names(list_rows(given, Query(sort="deployed")).rows) == ["b", "a", "c"]
 
 
-def test_a_list_has_pages_and_a_page_beyond_the_last_is_the_last():
+def test_a_page_beyond_the_last_is_the_last():
     given = rules(*(rule(f"r{number:03}") for number in range(120)))
-    first, last = (list_rows(given, Query(page=page)) for page in (1, 99))
-    assert names(first.rows) == [f"r{number:03}" for number in range(ROWS)]
-    assert (first.pages, first.found, last.query.page) == (3, 120, 3)
+    last = list_rows(given, Query(page=99))
+    assert (last.pages, last.query.page) == (3, 3)
     assert names(last.rows) == [f"r{number:03}" for number in range(100, 120)]
     assert list_rows([], Query(page=3)).query.page == 1
 
@@ -203,15 +204,6 @@ def test_any_text_is_looked_for(text, namespace, kind):
     assert len(list_rows(known, query).rows) <= 2
     found, _ = looked_through(copied(3), text=text, namespace=namespace, kind=kind)
     assert found.found in (0, 3) or namespace
-
-
-@given(st.text(min_size=1, max_size=20))
-def test_a_name_is_found_by_itself_and_by_each_part_of_it(name):
-    if "/" in name or "*" in name or "?" in name:
-        return
-    assert match_text(name)(name)
-    assert match_text(name[1:])(name)
-    assert match_names(f"a/{name}")("team-a", name)
 
 
 def test_copies_are_found_by_name_first_and_bounded():
@@ -261,30 +253,6 @@ def test_copies_may_come_and_go_between_two_slices():
     assert 0 < found.found < SLICE
 
 
-def test_the_search_finds_all_kinds_of_things():
-    copies = copied(2, place="shop-{}")
-    known = seen(rule("shop"), bundle("shop"), copies=copies, namespaces=["shop", "team-a"])
-    through, _ = looked_through(copies, text="shop")
-    found = search(known, rule_rows(known, NOW), bundle_rows(known, NOW), through)
-    assert names(found.rules) == names(found.bundles) == ["shop"]
-    assert found.namespaces == ["shop"]
-    assert [hit.namespace for hit in found.copies] == ["shop-0", "shop-1"]
-    assert found.found == 5
-
-
-def test_the_search_shows_the_first_and_counts_the_rest():
-    known = seen(
-        *(rule(f"a{number:03}") for number in range(50)),
-        rule("a-last", "False", "Conflict"),
-        namespaces=[f"a{number}" for number in range(50)],
-    )
-    through, _ = looked_through(SeenCopies(), text="a")
-    found = search(known, rule_rows(known, NOW), [], through)
-    assert (len(found.rules), found.rules_found) == (HITS, 51)
-    assert (len(found.namespaces), found.namespaces_found) == (HITS, 50)
-    assert found.rules[0].name == "a-last"
-
-
 @pytest.mark.parametrize(
     ("query", "kinds"),
     [
@@ -302,3 +270,83 @@ def test_the_search_is_limited_by_kind_and_state(query, kinds):
         known, rule_rows(known, NOW), bundle_rows(known, NOW), CopySearch(Query(**query))
     )
     assert (found.rules_found, found.bundles_found, found.namespaces_found) == kinds
+
+
+PLACES = [f"team-{number:04}" for number in range(250)]
+
+
+def copied_to(*rules, places=PLACES):
+    copies = SeenCopies()
+    for name in rules:
+        for place in places:
+            copies.add(f"infra/{name}", "Secret", ObjectName(place, "s"))
+    return copies
+
+
+def test_a_cell_has_the_number_of_copies_and_a_failure_its_words():
+    failures = [
+        {"namespace": "team-0001", "name": "a", "reason": "Conflict", "message": "not ours"}
+    ]
+    body = rule("a", "False", "PartialFailure", failures=failures)
+    table = matrix(
+        seen(body, copies=copied_to("a", places=PLACES[:1]), namespaces=PLACES[:3]), View(), NOW
+    )
+    (line,) = table.lines
+    assert table.namespaces == PLACES[:3]
+    assert [(cell.copies, cell.fault) for cell in line.cells] == [
+        (1, ""),
+        (0, "Conflict: not ours"),
+        (0, ""),
+    ]
+    assert (line.copies, line.namespaces) == (1, 1)
+
+
+def test_a_page_is_bounded_and_counts_what_it_leaves_out():
+    rules = [rule(f"r{number:03}") for number in range(120)]
+    known = seen(*rules, copies=copied_to("r000"), namespaces=PLACES)
+    table = matrix(known, View(), NOW)
+    assert (len(table.lines), len(table.namespaces)) == (ROWS, COLUMNS)
+    assert all(len(line.cells) == COLUMNS for line in table.lines)
+    assert (table.rules_found, table.namespaces_found) == (120, 250)
+    assert (table.row_pages, table.column_pages) == (3, 3)
+    assert table.lines[0].copies == 250
+    last = matrix(known, View(row_page=3, column_page=3), NOW)
+    assert [line.row.name for line in last.lines] == [f"r{number:03}" for number in range(100, 120)]
+    assert last.namespaces == PLACES[200:]
+
+
+@pytest.mark.parametrize("page", [0, -5, 4, 999])
+def test_a_page_that_is_not_there_is_the_nearest_one(page):
+    table = matrix(seen(rule("a"), namespaces=PLACES), View(column_page=page), NOW)
+    assert table.namespaces == (PLACES[:COLUMNS] if page < 1 else PLACES[200:])
+
+
+def test_only_faults_leaves_the_rules_and_namespaces_with_one():
+    failures = [{"namespace": "team-0007", "name": "bad", "reason": "Forbidden", "message": "no"}]
+    bad = rule("bad", "False", "PartialFailure", failures=failures)
+    known = seen(rule("good"), bad, copies=copied_to("good"), namespaces=PLACES)
+    table = matrix(known, View(only_faults=True), NOW)
+    assert [line.row.name for line in table.lines] == ["bad"]
+    assert table.namespaces == ["team-0007"]
+
+
+A, B = ObjectName("team-a", "creds"), ObjectName("team-b", "creds")
+
+
+def test_copies_are_counted_once_and_are_gone_when_they_are_removed():
+    copies = SeenCopies()
+    for _ in range(2):
+        copies.add("infra/r", "Secret", A)
+    copies.add("infra/r", "ConfigMap", A)
+    copies.add("infra/r", "Secret", B)
+    assert len(copies) == 3
+    assert copies.of("infra/r") == {
+        "team-a": {("Secret", "creds"), ("ConfigMap", "creds")},
+        "team-b": {("Secret", "creds")},
+    }
+    for name in (A, B, B):
+        copies.remove("infra/r", "Secret", name)
+    assert len(copies) == 1
+    assert copies.of("infra/r") == {"team-a": {("ConfigMap", "creds")}}
+    copies.remove("infra/r", "ConfigMap", A)
+    assert (len(copies), copies.of("infra/r"), list(copies.rules())) == (0, {}, [])

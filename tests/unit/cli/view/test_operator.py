@@ -8,7 +8,7 @@ import pytest
 
 from copyrator.api.text import format_micro_time, format_time
 from copyrator.cli.core.installation import Installation, find_installation
-from copyrator.cli.view.operator import read_downtime, wait_reasons
+from copyrator.cli.view.operator import read_downtime
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
 
@@ -54,6 +54,15 @@ def pod(reason: str, message: str = "", /, **last: Any) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"containerStatuses": [state]}}
 
 
+UNSCHEDULABLE = pod("ContainerCreating")
+UNSCHEDULABLE["status"] = {
+    "containerStatuses": [{"state": {"running": {}}}],
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+    ],
+}
+
+
 class Cluster:
     """What may be read of Deployments, Leases and pods; an error in place of some is raised."""
 
@@ -96,104 +105,81 @@ def said(cluster: Cluster, home: str | None = None, scope: str | None = None) ->
     return asyncio.run(read())
 
 
-@pytest.mark.parametrize(
-    ("objects", "text"),
-    [
-        pytest.param(
-            {"leases": [lease(180)], "deployments": [deployment(0)]},
-            f"{AGO}: the Deployment op/copyrator is scaled to 0. {THEN}; {SEE}",
-            id="scaled to 0",
-        ),
-        pytest.param(
-            {
-                "leases": [lease(180)],
-                "deployments": [deployment()],
-                "pods": [pod("CrashLoopBackOff", "back-off 5m0s", exitCode=2, reason="Error")],
-            },
-            f"{AGO}: no pod of the Deployment op/copyrator is ready: p: CrashLoopBackOff: back-off "
-            f"5m0s (exit code 2, Error). {THEN}; {SEE}",
-            id="crash looping",
-        ),
-        pytest.param(
-            {
-                "leases": [lease(180)],
-                "deployments": [deployment()],
-                "pods": [pod("ImagePullBackOff", "no such image")],
-            },
-            f"{AGO}: no pod of the Deployment op/copyrator is ready: p: ImagePullBackOff: no such "
-            f"image. {THEN}; {SEE}",
-            id="no image",
-        ),
-        pytest.param(
-            {"leases": [lease(180)], "deployments": [deployment()]},
-            f"{AGO}: no pod of the Deployment op/copyrator is ready: there are none. {THEN}; {SEE}",
-            id="no pods",
-        ),
-        pytest.param(
-            {"leases": [lease(180)], "deployments": [deployment()], "pods": DENIED},
-            f"{AGO}: no pod of the Deployment op/copyrator is ready: you have no permission to "
-            f"list them. {THEN}; {SEE}",
-            id="pods may not be listed",
-        ),
-        pytest.param(
-            {"leases": [lease(180)], "deployments": [deployment(2, 1)]},
-            f"{AGO}: the Deployment op/copyrator has 1 of 2 pods ready. {THEN}; {SEE}",
-            id="a pod that can't renew it",
-        ),
-        pytest.param(
-            {"leases": [lease(180)], "deployments": DENIED},
-            f"{AGO}. {THEN}; {SEE}",
-            id="the Deployment may not be read",
-        ),
-        pytest.param(
-            {"leases": [lease(-3600, written=180)], "deployments": [deployment(0)]},
-            f"{AGO}: the Deployment op/copyrator is scaled to 0. {THEN}; {SEE}",
-            id="the clock of its node is fast",
-        ),
-        pytest.param(
-            {"leases": [lease(180), lease(5000, namespace="former")]},
-            f"{AGO}. {THEN}; {SEE}",
-            id="a Lease of a former installation",
-        ),
-        pytest.param(
-            {"deployments": [deployment(0)]},
-            "The operator is down: its Lease op/copyrator doesn't exist; the Deployment "
-            f"op/copyrator is scaled to 0. What follows may be out of date; {SEE}",
-            id="no Lease",
-        ),
-        pytest.param(
-            {},
-            "No operator was found in the cluster: there is neither a Deployment with the label "
-            "app.kubernetes.io/name=copyrator nor a Lease copyrator. What follows may be out of "
-            "date; see: copyrator doctor",
-            id="nothing installed",
-        ),
-    ],
+NOT_READY = f"{AGO}: no pod of the Deployment op/copyrator is ready:"
+NO_LEASE = (
+    "The operator is down: its Lease op/copyrator doesn't exist; the Deployment op/copyrator is "
+    f"scaled to 0. What follows may be out of date; {SEE}"
 )
+NOTHING = (
+    "No operator was found in the cluster: there is neither a Deployment with the label "
+    "app.kubernetes.io/name=copyrator nor a Lease copyrator. What follows may be out of date; "
+    "see: copyrator doctor"
+)
+DOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "scaled to 0": (
+        {"deployments": [deployment(0)]},
+        f"{AGO}: the Deployment op/copyrator is scaled to 0. {THEN}; {SEE}",
+    ),
+    "crash looping": (
+        {"pods": [pod("CrashLoopBackOff", "back-off 5m0s", exitCode=2, reason="Error")]},
+        f"{NOT_READY} p: CrashLoopBackOff: back-off 5m0s (exit code 2, Error). {THEN}; {SEE}",
+    ),
+    "no image": (
+        {"pods": [pod("ImagePullBackOff", "no such image")]},
+        f"{NOT_READY} p: ImagePullBackOff: no such image. {THEN}; {SEE}",
+    ),
+    "no node": ({"pods": [UNSCHEDULABLE]}, f"{NOT_READY} p: Unschedulable: no. {THEN}; {SEE}"),
+    "no pods": ({}, f"{NOT_READY} there are none. {THEN}; {SEE}"),
+    "pods may not be listed": (
+        {"pods": DENIED},
+        f"{NOT_READY} you have no permission to list them. {THEN}; {SEE}",
+    ),
+    "a pod that can't renew it": (
+        {"deployments": [deployment(2, 1)]},
+        f"{AGO}: the Deployment op/copyrator has 1 of 2 pods ready. {THEN}; {SEE}",
+    ),
+    "the Deployment may not be read": ({"deployments": DENIED}, f"{AGO}. {THEN}; {SEE}"),
+    "the clock of its node is fast": (
+        {"leases": [lease(-3600, written=180)], "deployments": [deployment(0)]},
+        f"{AGO}: the Deployment op/copyrator is scaled to 0. {THEN}; {SEE}",
+    ),
+    "a Lease of a former installation": (
+        {"leases": [lease(180), lease(5000, namespace="former")], "deployments": []},
+        f"{AGO}. {THEN}; {SEE}",
+    ),
+    "no Lease": (
+        {"leases": [], "deployments": [deployment(0)]},
+        NO_LEASE,
+    ),
+    "nothing installed": (
+        {"leases": [], "deployments": []},
+        NOTHING,
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "text"), DOWN.values(), ids=DOWN)
 def test_why_it_is_down_and_since_when(objects, text):
-    assert said(Cluster(**objects)) == [text]
+    there = {"leases": [lease(180)], "deployments": [deployment()]} | objects
+    assert said(Cluster(**there)) == [text]
 
 
-@pytest.mark.parametrize(
-    "objects",
-    [
-        pytest.param(
-            {"leases": [lease(3)], "deployments": [deployment(0)]}, id="it runs elsewhere"
-        ),
-        pytest.param({"leases": [lease(10)], "deployments": [deployment()]}, id="the last moment"),
-        pytest.param(
-            {"leases": [lease(600, written=2)], "deployments": [deployment(1, 1)]},
-            id="the clock of its node is slow",
-        ),
-        pytest.param({"leases": DENIED, "deployments": [deployment(0)]}, id="no permission"),
-        pytest.param({"leases": DENIED, "deployments": DENIED}, id="no permission at all"),
-        pytest.param({"leases": [], "deployments": DENIED}, id="its Lease may have another name"),
-        pytest.param(
-            {"deployments": [deployment(1, 1, "--no-leader-election")]}, id="it needs no Lease"
-        ),
-        pytest.param({"leases": errors.Unreachable("no answer")}, id="the API server fails"),
-    ],
-)
+WELL: dict[str, dict[str, Any]] = {
+    "it runs elsewhere": {"leases": [lease(3)], "deployments": [deployment(0)]},
+    "the last moment": {"leases": [lease(10)], "deployments": [deployment()]},
+    "the clock of its node is slow": {
+        "leases": [lease(600, written=2)],
+        "deployments": [deployment(1, 1)],
+    },
+    "no permission": {"leases": DENIED, "deployments": [deployment(0)]},
+    "no permission at all": {"leases": DENIED, "deployments": DENIED},
+    "its Lease may have another name": {"deployments": DENIED},
+    "it needs no Lease": {"deployments": [deployment(1, 1, "--no-leader-election")]},
+    "the API server fails": {"leases": errors.Unreachable("no answer")},
+}
+
+
+@pytest.mark.parametrize("objects", WELL.values(), ids=WELL)
 def test_without_evidence_nothing_is_said(objects):
     assert said(Cluster(**objects)) == []
 
@@ -228,15 +214,3 @@ def test_while_it_runs_one_more_object_is_read():
     cluster = Cluster(leases=[lease(1)], deployments=[deployment()])
     said(cluster)
     assert cluster.requests == ["list deployments", "get leases"]
-
-
-def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
-    found = pod("ImagePullBackOff", "no such image")
-    found["status"]["containerStatuses"].append({"state": {"running": {}}})
-    found["status"]["conditions"] = [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
-    ]
-    assert list(wait_reasons(found)) == [
-        "p: ImagePullBackOff: no such image",
-        "p: Unschedulable: no",
-    ]

@@ -163,12 +163,6 @@ def test_copies_are_summed_up_whatever_a_status_has():
     assert (view.ready, view.desired) == (6, 7)
 
 
-def test_a_row_has_the_deployed_and_the_available_version():
-    body = bundle("a", deployed={"version": "1.0"}, available={"version": "1.1"})
-    (row,) = overview(seen(body), NOW).bundles
-    assert (row.shown, row.numbers, row.available, row.since) == ("infra/a", "1.0", "1.1", "60m")
-
-
 def test_what_the_operator_works_on_is_in_progress_and_needs_no_attention():
     stopped = {"namespace": "a", "kind": "Deployment", "name": "web", "message": "0/1"}
     known = seen(
@@ -203,14 +197,3 @@ def test_the_newest_deploys_of_bundles_that_are_well_are_listed():
     failed = bundle("x", "False", "DeployFailed", deployed={"time": "2026-01-20T00:00:00Z"})
     view = overview(seen(*bodies, failed, bundle("never")), NOW)
     assert [row.name for row in view.deploys] == [f"b{day:02}" for day in range(12, 4, -1)]
-
-
-def test_the_overview_may_be_of_a_part_only():
-    ends = {"source": "infra/tls", "key": "tls.crt", "notAfter": "2027-01-01T00:00:00Z"}
-    counts = {"desired": 3, "ready": 2}
-    bodies = (rule(name, copies=counts, certificates=[ends]) for name in ("a", "b"))
-    view = overview(seen(*bodies, bundle("a"), bundle("b")), NOW, lambda row: row.name == "a")
-    assert [row.shown for row in view.all] == ["infra/a", "infra/a"]
-    assert (view.ready, view.desired) == (2, 3)
-    assert [one.name for one in view.certificates] == ["a"]
-    assert view.kinds == ["Secret"]

@@ -98,19 +98,6 @@ def gates(annotations=None, suspend=False, **status):
     return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
 
 
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        ("Unsigned", "has no signature"),
-        ("SignatureInvalid", "has no signature that is trusted"),
-        ("VerificationUnavailable", "has signatures that can't be read or judged now"),
-    ],
-)
-def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
-    available = {**AVAILABLE, "rejected": [{"version": "1.3", "reason": reason}]}
-    assert f"    rejected 1.3: {said}" in gates(available=available)
-
-
 def test_settings_that_are_withheld_are_said_with_the_remedy():
     said = "the Jobs of a gated Bundle don't get spec.env.PATH. Other variables: remove them."
     one = {"type": "SettingsWithheld", "status": "True", "reason": "NotKnownHarmless"}
