@@ -556,3 +556,8 @@ async def test_rules_onto_each_others_sources_are_named_as_a_loop(
     start = f"the object is the source of the rule {HOME}/second, and is never overwritten"
     await until(lambda: any(one.startswith(start) for one in said("first")), f"{said('first')}")
     assert any(whole in one for one in said("first")) == loop
+
+
+async def test_a_missing_source_is_a_failure_whatever_the_targets(cluster, operator):
+    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["tem-*"]}))
+    await until(lambda: reason(cluster) == "SourceNotFound")

@@ -402,7 +402,8 @@ async def test_a_tenants_reads_that_hang_hold_up_nobody_else(cluster, crowdable)
     assert len(lists) <= TENANT_READS
 
 
-async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster, served):
+@pytest.mark.usefixtures("crowdable")
+async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster):
     await crowded(cluster)
     tenant_rule(cluster, "shares", selecting(synced(cluster)[0]))
     await until(lambda: status(cluster, "shares").get("sources") == 1, "its source is known")
