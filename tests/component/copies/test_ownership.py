@@ -482,3 +482,11 @@ async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(cluster,
     for text in ("forged", "forged again"):
         edit(cluster, data={"key": text})
         await until(lambda: cluster.objects[PLACE]["data"] == DATA)
+
+
+async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    make_rule(cluster, "rule", by_name("app", onConflict="Overwrite"))
+    await until(lambda: reason(cluster) == "Synced")
+    assert cluster.copies("configmaps", "app") == [TEAM]
+    assert watched(operator) == []
