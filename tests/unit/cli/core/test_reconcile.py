@@ -143,6 +143,43 @@ def test_a_suspended_bundle_is_not_waited_for(
     assert len(server.patches) == meanwhile, "nothing is left to be done later"
 
 
+class Refusing(Server):
+    """Its operator can't handle a request yet."""
+
+    async def patch(self, *asked: Any, **more: Any) -> dict[str, Any]:
+        found = await super().patch(*asked, **more)
+        (token,) = self.patches[-1]["metadata"]["annotations"].values()
+        found["status"]["lastFailedRequest"] = token
+        return found
+
+
+@pytest.mark.parametrize(
+    ("ready", "update", "said"),
+    [
+        (
+            ("True", "Deployed"),
+            FROZEN,
+            f"waits: Frozen: {FROZEN[2]}. The request stays, and is handled then",
+        ),
+        (
+            ("False", "TagNotFound"),
+            ("False", "TagNotFound", ""),
+            "isn't ready; status TagNotFound: fine. The request stays, and is handled when the cau",
+        ),
+    ],
+    ids=["a gate", "a fault"],
+)
+def test_why_a_request_isnt_handled_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, ready: Any, update: Any, said: str
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    server = Refusing(bundle(ready, update))
+    monkeypatch.setattr(Target, "connect", lambda _: server.connect())
+    result = CliRunner().invoke(cli, ["reconcile", "bundle", "apps/shop"], env={"COLUMNS": "300"})
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: bundle apps/shop {said}")
+
+
 async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
