@@ -267,6 +267,16 @@ class Stage:
             and fnmatch.fnmatchcase(one.method, method)
         ]
 
+    def clear(self) -> None:
+        """Serve no host any more, end what is delayed, and begin anew."""
+        self._stopped.set()
+        self._stopped = threading.Event()
+        with self._lock:
+            self._handlers.clear()
+            self._hosts.clear()
+            self._write_names()
+        self.forget()
+
     def forget(self) -> None:
         """Begin anew with `asked` and `lookups`."""
         with self._lock:

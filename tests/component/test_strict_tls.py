@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,14 +20,13 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from tests import strictness
 from tests.authority import LooseAuthority
 from tests.clouds.amazon import HOST as ECR
-from tests.clouds.amazon import Amazon, Role
+from tests.clouds.amazon import Amazon
 from tests.clouds.azure import READER, AzureRegistry, Entra
 from tests.clouds.google import PKG, Google
-from tests.clouds.guards import OwnTokens, refused
+from tests.clouds.guards import OwnTokens
 from tests.clouds.stage import Answer, Asked, Stage
 from tests.component.bundles.waiting import eventually
 from tests.component.lasting_child import LastingChild
@@ -47,7 +45,6 @@ from copyrator.api.clouds import (
     read_registry,
 )
 from copyrator.api.kubeconfig import kubeconfig_in
-from copyrator.cli import cli
 from copyrator.clouds import aws, azure, gcp
 from copyrator.clouds.calls import Account, Calls
 from copyrator.handlers.kopf_guard import KopfGuard
@@ -178,13 +175,6 @@ def serve_all(asked: Asked) -> Answer | None:
     return Answer(200, "ok") if asked.method == "POST" else None
 
 
-def serve_known(asked: Asked) -> Answer | None:
-    """The same for those who have logged in."""
-    if asked.kind:
-        return serve_all(asked)
-    return refused(401, "UNAUTHORIZED", "who?", WWW_Authenticate='Basic realm="here"')
-
-
 Way = Callable[[Site], Awaitable[str | None]]
 """Connects; returns or raises why it couldn't."""
 WAYS: dict[str, Way] = {}
@@ -221,13 +211,6 @@ async def _kubeconfig(site: Site) -> None:
     await read_cluster(KubeClient(await load_connection(site.kubeconfig())))
 
 
-@way("home cluster behind an https proxy")
-async def _proxied_cluster(site: Site) -> None:
-    async with site.proxy() as proxy:
-        config = site.kubeconfig(**{"cluster_proxy-url": proxy})
-        await read_cluster(KubeClient(await load_connection(config)))
-
-
 @way("kopf")
 async def _kopf(site: Site) -> str | None:
     """It repeats requests for ever, and says why."""
@@ -252,17 +235,6 @@ async def _remote(site: Site) -> None:
     await read_cluster(RemoteClient(endpoint, " in the hub"))
 
 
-@way("command with a kubeconfig")
-async def _command(site: Site) -> str | None:
-    path = site.kubeconfig()
-    return await run("get", "rules", "-A", "--kubeconfig", str(path))
-
-
-async def run(*arguments: str, says: str = "") -> str | None:
-    found = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
-    return None if found.exit_code == 0 and says in found.output else found.output
-
-
 async def read_with_oidc(site: Site, **more: str) -> None:
     config = {"idp-issuer-url": site.url, "client-id": "me", "client-secret": "mine"}
     config |= {"refresh-token": "last", **more}
@@ -281,11 +253,6 @@ async def _oidc_data(site: Site) -> None:
 async def _oidc_file(site: Site) -> None:
     site.env.delenv("SSL_CERT_FILE")
     await read_with_oidc(site, **{"idp-certificate-authority": str(site.ca)})
-
-
-@way("OIDC issuer with the system's CAs")
-async def _oidc_system(site: Site) -> None:
-    await read_with_oidc(site)
 
 
 # Registries --------------------------------------------------------------------------------------
@@ -348,12 +315,6 @@ async def _system_push(site: Site) -> str | None:
     return await push(site)
 
 
-@way("push through an https proxy")
-async def _proxied_push(site: Site) -> str | None:
-    async with site.proxy() as proxy:
-        return await push(site, proxy=proxy)
-
-
 # Clouds ------------------------------------------------------------------------------------------
 
 
@@ -373,68 +334,17 @@ async def _google(site: Site) -> None:
         await gcp.Google().issue(calls, registry, site.account(), writes=False)
 
 
-async def log_in_to_azure(site: Site) -> None:
-    entra = serve_azure(site)
+@way("Azure for an account")
+async def _azure(site: Site) -> None:
+    entra = Entra(site.stage, site.tokens)
+    entra.let(TENANT, CLIENT, "system:serviceaccount:team:werf")
+    site.stage.serve(LOGIN, entra)
+    site.stage.serve(ACR, AzureRegistry(site.stage, entra, ACR, {CLIENT: READER}))
     registry = read_registry(Provider.AZURE, ACR)
     account = site.account(**{ANN_AZURE_CLIENT: CLIENT, ANN_AZURE_TENANT: TENANT})
     async with site.calls() as calls:
         await azure.issue(calls, registry, account, writes=False)
     assert entra.tokens
-
-
-def serve_azure(site: Site) -> Entra:
-    entra = Entra(site.stage, site.tokens)
-    entra.let(TENANT, CLIENT, "system:serviceaccount:team:werf")
-    registry = AzureRegistry(site.stage, entra, ACR, {CLIENT: READER})
-    site.stage.serve(LOGIN, entra)
-    site.stage.serve(ACR, lambda asked: serve_all(asked) if asked.bearer else registry(asked))
-    return entra
-
-
-@way("Azure for an account")
-async def _azure(site: Site) -> None:
-    await log_in_to_azure(site)
-
-
-@way("Azure behind an https proxy")
-async def _proxied_azure(site: Site) -> None:
-    async with site.proxy() as proxy:
-        site.env.setenv("HTTPS_PROXY", proxy)
-        await log_in_to_azure(site)
-
-
-@way("command with one's own identity of AWS")
-async def _own_aws(site: Site) -> str | None:
-    amazon = Amazon(site.stage, site.tokens)
-    amazon.admit_key("AKIAEXAMPLE", "secret", "session", Role((), {ECR: ("team/*",)}))
-    site.stage.serve(ECR, serve_known)
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    for name, value in zip(names, ("AKIAEXAMPLE", "secret", "session"), strict=True):
-        site.env.setenv(name, value)
-    where = f"{ECR}/team/app"
-    return await run("resolve", where, "1.*", "--provider", "aws", says="identity of aws: arn:")
-
-
-@way("command with one's own identity of Google")
-async def _own_google(site: Site) -> str | None:
-    user = {"type": "authorized_user", "client_id": "me", "client_secret": "mine"}
-    path = site.write("user.json", json.dumps(user | {"refresh_token": "last"}))
-    site.env.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    site.stage.serve("oauth2.googleapis.com", serve_all)
-    site.stage.serve(PKG, serve_known)
-    where = f"{PKG}/team/app"
-    return await run("resolve", where, "1.*", "--provider", "gcp", says="own identity of gcp")
-
-
-@way("command with one's own identity of Azure")
-async def _own_azure(site: Site) -> str | None:
-    serve_azure(site)
-    path = site.write("jwt", site.tokens.issue("team", "werf", "api://AzureADTokenExchange"))
-    site.env.setenv("AZURE_TENANT_ID", TENANT)
-    site.env.setenv("AZURE_CLIENT_ID", CLIENT)
-    site.env.setenv("AZURE_FEDERATED_TOKEN_FILE", str(path))
-    where = f"{ACR}/team/app"
-    return await run("resolve", where, "1.*", "--provider", "azure", says="own identity of azure")
 
 
 # Receivers of notifications ----------------------------------------------------------------------
@@ -449,22 +359,6 @@ async def tell(site: Site, url: str, **proxies: str) -> str | None:
 @way("webhook")
 async def _webhook(site: Site) -> str | None:
     return await tell(site, f"{site.url}/hook")
-
-
-@way("webhook behind an https proxy")
-async def _proxied_webhook(site: Site) -> str | None:
-    return await tell(site, "http://receiver.far.invalid/hook", http=site.url)
-
-
-@way("chat service")
-async def _service(site: Site) -> str | None:
-    return await tell(site, f"mmosts://{HERE}:{site.port}/tokenabc")
-
-
-@way("chat service behind an https proxy")
-async def _proxied_service(site: Site) -> str | None:
-    async with site.proxy() as proxy:
-        return await tell(site, f"mmosts://{HERE}:{site.port}/tokenabc", https=proxy)
 
 
 @way("mail server")

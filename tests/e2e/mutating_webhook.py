@@ -5,10 +5,9 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.e2e.secrecy.quoting_webhook import served
+from tests.e2e.secrecy.quoting import review, served
 
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
@@ -42,34 +41,20 @@ def mutating(
 
     asked = threading.Event()
 
-    class Mutate(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            request = json.loads(self.rfile.read(length))["request"]
-            asked.set()
-            changes = base64.b64encode(json.dumps(patch(request["object"])).encode()).decode()
-            response = {"uid": request["uid"], "allowed": True}
-            response |= {"patchType": "JSONPatch", "patch": changes}
-            review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-            answer = json.dumps({**review, "response": response}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
+    def change(made: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        changes = base64.b64encode(json.dumps(patch(made)).encode()).decode()
+        return {"allowed": True, "patchType": "JSONPatch", "patch": changes}
 
     api, pki = cluster.api(), cluster.layout.pki
     plural, _, group = resource.partition(".")
     name = f"{namespace}-{plural}"
     rule = {"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural]}
-    with served(Mutate, pki) as url:
+    with served(lambda request: review(request, change), pki) as at:
         ca = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
         hook = {
             "name": "injector.example.com",
-            "clientConfig": {"url": f"{url}/", "caBundle": ca},
+            "clientConfig": {"url": f"https://{at}/", "caBundle": ca},
             "rules": [{**rule, "operations": [*operations]}],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "objectSelector": selector or {},

@@ -42,17 +42,13 @@ def owned_cluster(
         owner.unlink(missing_ok=True)
 
 
-def reap(root: Path, prefix: str) -> list[Path]:
+def reap(root: Path, prefix: str) -> None:
     """Stop the clusters under `root` whose owners are gone."""
-    stopped = []
     for owner in root.glob(f"{prefix}*{_SUFFIX}"):
         try:
             identity = ProcessId(**json.loads(owner.read_text(encoding="utf-8")))
         except FileNotFoundError:  # it has just ended
             continue
         if not identity.alive:
-            state_dir = owner.with_name(owner.name.removesuffix(_SUFFIX))
-            discard(state_dir)
+            discard(owner.with_name(owner.name.removesuffix(_SUFFIX)))
             owner.unlink(missing_ok=True)
-            stopped.append(state_dir)
-    return stopped

@@ -7,68 +7,43 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e import rbac
 from tests.e2e.installation import apply, rendered
 from tests.e2e.operator_process import until
+from tests.e2e.rights.roles import rights_of_chart
 from tests.e2e.vanishing import vanish
 
 from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import CHART, ROOT, SET_IMAGE, render
 
 OPERATOR_MAY = [
-    ("list", "flant.com", "copyrators", ""),
     ("watch", "flant.com", "copyrators", ""),
-    ("patch", "flant.com", "copyrators", ""),
     ("mark", "flant.com", "copyrators", ""),
     ("patch", "flant.com", "copyrators", "status"),
-    ("watch", "operator.werf.dev", "bundles", ""),
-    ("patch", "operator.werf.dev", "bundles", ""),
     ("patch", "operator.werf.dev", "bundles", "status"),
     ("watch", "", "namespaces", ""),
-    *((verb, "", kind, "") for kind in ("configmaps", "secrets") for verb in ("create", "delete")),
-    *((verb, "", kind, "") for kind in ("configmaps", "secrets") for verb in ("update", "watch")),
-    ("create", "", "serviceaccounts", ""),
-    ("update", "", "resourcequotas", ""),
-    ("update", "", "limitranges", ""),
+    ("create", "", "secrets", ""),
+    ("watch", "", "configmaps", ""),
     ("update", "networking.k8s.io", "networkpolicies", ""),
-    ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
     ("create", "rbac.authorization.k8s.io", "roles", ""),
-    *((verb, "batch", "jobs", "") for verb in ("create", "patch", "watch")),
-    *((verb, "apps", "deployments", "") for verb in ("list", "watch")),
-    *((verb, "apps", "statefulsets", "") for verb in ("list", "watch")),
-    *((verb, "apps", "daemonsets", "") for verb in ("list", "watch")),
-    *((verb, "", "pods", "") for verb in ("list", "watch")),
+    ("create", "batch", "jobs", ""),
+    ("watch", "apps", "deployments", ""),
     ("get", "", "pods", "log"),
     ("deletecollection", "", "secrets", ""),
-    ("create", "", "events", ""),
-    ("get", "", "events", ""),
     ("patch", "", "events", ""),
 ]
+"""Some of each role: every right is compared with the documents, and taken away in e2e/rights."""
 OPERATOR_MAY_NOT = [
     ("create", "flant.com", "copyrators", ""),
-    ("update", "flant.com", "copyrators", ""),
-    ("delete", "flant.com", "copyrators", ""),
     ("delete", "operator.werf.dev", "bundles", ""),
     ("approve", "operator.werf.dev", "bundles", ""),
-    ("delete", "batch", "jobs", ""),
-    ("create", "", "namespaces", ""),
-    ("delete", "", "namespaces", ""),
     ("patch", "", "namespaces", ""),
-    ("create", "", "pods", ""),
-    ("delete", "", "pods", ""),
-    ("patch", "", "pods", ""),
     ("create", "", "pods", "exec"),
     ("create", "", "serviceaccounts", "token"),
-    ("list", "", "events", ""),
-    ("list", "", "nodes", ""),
     ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("escalate", "rbac.authorization.k8s.io", "roles", ""),
-    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
-    ("create", "apps", "deployments", ""),
-    ("get", "apps", "deployments", ""),
-    ("list", "apps", "replicasets", ""),
     ("deletecollection", "", "configmaps", ""),
-    ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
 ]
 WERF_MAY = [
@@ -100,33 +75,17 @@ FULL = {
 
 
 def test_every_right_is_explained_and_none_that_isnt_given(cluster):
-    given = {
-        f"{verb} {resource}" + (f".{group}" if group else "")
-        for role in rendered(cluster, "copyrator", FULL, policy=True).bound_roles
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    given = rights_of_chart(rendered(cluster, "copyrator", FULL, policy=True))
     text = (ROOT / "docs" / "security.md").read_text()
     explained = {
         f"{verb} {resource}"
         for verbs, resource in re.findall(r"^\| ([a-z, ]+) `([a-z./0-9]+)`", text, re.MULTILINE)
         for verb in verbs.split(", ")
     }
-    kinds = ("configmaps", "rolebindings.rbac.authorization.k8s.io")
-    explained |= {f"{verb} {kind}" for verb in of_rule_kinds(text) for kind in kinds}
-    assert explained == {_as_written(one) for one in given}
-
-
-def of_rule_kinds(text: str) -> list[str]:
     lines = re.findall(r"^\| ([a-z, ]+) each of the rule kinds", text, re.MULTILINE)
-    return [verb for line in lines for verb in line.split(", ")]
-
-
-def _as_written(right: str) -> str:
-    """`patch bundles/status.operator.werf.dev` is `patch bundles.operator.werf.dev/status`."""
-    return re.sub(r"/status\.(.+)$", r".\1/status", right)
+    kinds = ("configmaps", "rolebindings.rbac.authorization.k8s.io")
+    explained |= {f"{verb} {kind}" for line in lines for verb in line.split(", ") for kind in kinds}
+    assert explained == given
 
 
 WITHOUT: dict[str, Any] = {
@@ -146,6 +105,45 @@ SECOND: dict[str, Any] = {
     "bundles__workloadIdentity__enabled": True,
     "bundles__allowedServiceAccounts": ["werf", "deployer"],
 }
+
+
+def of_workloads(verbs: str) -> set[str]:
+    kinds = ("deployments", "statefulsets", "daemonsets")
+    return {f"{verb} {kind}.apps" for verb in verbs.split() for kind in kinds}
+
+
+def of_kind(kind: str) -> set[str]:
+    verbs = ("create", "delete", "get", "list", "patch", "update", "watch")
+    return {f"{verb} {kind}" for verb in verbs}
+
+
+BINDINGS = "rolebindings.rbac.authorization.k8s.io"
+SWITCHES: list[tuple[dict[str, Any], set[str]]] = [
+    (
+        {"bundles.permissionReviews.enabled": True},
+        {f"create {where}subjectaccessreviews.authorization.k8s.io" for where in ("", "local")},
+    ),
+    ({"bundles.health.enabled": True}, of_workloads("list watch")),
+    ({"bundles.plans.enabled": True}, {"delete secrets", "deletecollection secrets"}),
+    ({"rules.consumers": True}, of_workloads("get list")),
+    ({"rules.restart": True}, of_workloads("get list patch")),
+    (
+        {
+            "rules.kinds": ["RoleBinding.rbac.authorization.k8s.io"],
+            "rules.bindClusterRoles": ["edit"],
+        },
+        {"bind clusterroles.rbac.authorization.k8s.io", *of_kind(BINDINGS)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "rights"), SWITCHES, ids=str)
+def test_a_switch_gives_its_rights_and_no_others(cluster, values, rights):
+    usual = {name.replace("__", "."): value for name, value in WITHOUT.items()}
+    before, after = (
+        rights_of_chart(rendered(cluster, "x", one)) for one in (usual, usual | values)
+    )
+    assert after - before == rights
 
 
 class Rights:
@@ -191,25 +189,12 @@ class Rights:
         for one in self._clusterwide:
             name = one["metadata"]["name"]
             if self.home in name:
-                self._api.delete(f"{RBAC}/{one['kind'].lower()}s/{name}")
+                self._api.delete(f"{rbac.RBAC}/{one['kind'].lower()}s/{name}")
 
 
 def is_allowed(api, user: str, request, namespace: str = "", name: str = "") -> bool:
-    verb, group, resource, subresource = request
-    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "resourceAttributes": {**asked, "namespace": namespace, "name": name},
-        },
-    }
-    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(answer["status"]["allowed"])
-
-
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+    asked = dict(zip(("verb", "group", "resource", "subresource"), request, strict=True))
+    return rbac.may(api, user, **asked, namespace=namespace, name=name)
 
 
 @pytest.fixture(scope="module")
@@ -253,25 +238,6 @@ def test_it_may_read_its_own_crds_by_name(rights):
     assert not chart.may(get, name="other.example.com")
 
 
-def test_by_default_it_may_copy_configmaps_and_secrets_only(rights):
-    chart = rights()
-    for resource in ("configmaps", "secrets"):
-        assert chart.may(("create", "", resource, ""))
-    for resource in ("serviceaccounts", "resourcequotas", "limitranges"):
-        assert not chart.may(("create", "", resource, ""))
-    assert not chart.may(("list", "rbac.authorization.k8s.io", "rolebindings", ""))
-
-
-def test_kinds_give_exactly_their_rights(rights):
-    chart = rights(**WITHOUT)
-    assert chart.may(("update", "networking.k8s.io", "networkpolicies", ""))
-    assert not chart.may(("update", "networking.k8s.io", "ingresses", ""))
-    assert chart.may(("create", "", "configmaps", ""))
-    assert chart.may(("get", "", "secrets", "")), "a Bundle's credentials are still read"
-    assert not chart.may(("create", "", "secrets", ""))
-    assert not chart.may(("update", "", "secrets", ""))
-
-
 def test_bundles_may_name_the_secrets_that_are_allowed_and_the_operator_reads_no_others(rights):
     kinds = ["ConfigMap"]
     reading = [(verb, "", "secrets", "") for verb in ("get", "list", "watch")]
@@ -312,41 +278,18 @@ def test_it_may_create_tokens_of_the_allowed_accounts_where_the_chart_allows_it(
         assert not usual.may(token, namespace=served, name=name)
 
 
-def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, served):
-    review = ("create", "authorization.k8s.io", "subjectaccessreviews", "")
-    assert rights().may(review)
-    assert not rights(**WITHOUT).may(review)
-    chart = rights(rules__restart=True, watchNamespaces=[served])
-    assert not chart.may(review)
-    local = ("create", "authorization.k8s.io", "localsubjectaccessreviews", "")
-    assert rights().may(local, namespace=served)
-    assert chart.may(local, namespace=served)
-    assert not chart.may(local)
-    assert not rights(**WITHOUT).may(local, namespace=served)
-
-
-def test_it_may_read_and_restart_workloads_only_where_the_chart_allows_it(rights, served):
-    def given(**values: Any) -> list[str]:
-        chart = rights(**values)
-        verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
-        return [verb for verb in verbs if chart.may((verb, "apps", "deployments", ""))]
-
-    chart = rights(rules__restart=True, watchNamespaces=[served])
-    assert chart.may(("patch", "apps", "daemonsets", ""), namespace=served)
-    assert not chart.may(("patch", "apps", "daemonsets", ""))
-    assert given(**WITHOUT) == []
-    beside = {"rules__consumers": True, "rules__namespace": served}
-    assert given(**WITHOUT, **beside) == ["get", "list"]
-    assert given(**SECOND) == ["get", "list", "patch"]
-
-
-def test_it_may_watch_releases_where_the_chart_allows_it(rights, served):
-    watch = ("watch", "apps", "statefulsets", "")
-    assert rights().may(watch)
-    assert not rights(**WITHOUT).may(watch)
-    chart = rights(rules__restart=True, watchNamespaces=[served])
-    assert chart.may(watch, namespace=served)
-    assert not chart.may(watch)
+@pytest.mark.parametrize(("values", "own"), [({}, "copyrator"), (SECOND, "second")], ids=["", "2"])
+def test_it_binds_the_named_roles_alone_and_its_lease_is_its_own(rights, values, own):
+    chart = rights(**values)
+    bind = ("bind", "rbac.authorization.k8s.io", "clusterroles", "")
+    assert chart.may(bind, name="edit") == (own == "second")
+    assert not chart.may(bind, name="cluster-admin")
+    for verb in ("get", "update"):
+        right = (verb, "coordination.k8s.io", "leases", "")
+        assert chart.may(right, namespace=chart.home, name=own)
+        for name in {"copyrator", "second"} - {own}:
+            assert not chart.may(right, namespace=chart.home, name=name)
+        assert not chart.may(right, namespace="kube-system", name=own)
 
 
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights):
@@ -355,13 +298,6 @@ def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights):
     assert chart.may(("create", "", "secrets", ""), namespace=home)
     assert not chart.may(("create", "", "secrets", ""), namespace="default")
     assert not chart.may(("update", "", "secrets", ""), namespace=home)
-
-
-def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, served):
-    chart = rights(**WITHOUT, rules__consumers=True, rules__namespace=served)
-    create = ("create", "", "secrets", "")
-    assert chart.may(create, namespace=served)
-    assert not chart.may(create, namespace=chart.home)
 
 
 def test_the_signature_policy_is_read_beside_the_rules_also_where_these_arent_served(
@@ -376,21 +312,6 @@ def test_the_signature_policy_is_read_beside_the_rules_also_where_these_arent_se
     for verb in ("create", "update", "patch", "delete"):
         assert not chart.may((verb, "", "configmaps", ""), namespace=rules)
     assert chart.may(("get", "", "secrets", ""), namespace=rules, name="copyrator-hash-key")
-
-
-@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["x", "rules"]}], ids=str)
-def test_where_the_rules_are_served_the_signature_policy_needs_no_role_of_its_own(cluster, values):
-    chart = rendered(cluster, "x", {"rules.namespace": "rules"} | values)
-    names = {one["metadata"]["name"] for one in chart.rights if one["kind"] == "Role"}
-    assert not any("signature" in name for name in names)
-
-
-def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights):
-    chart = rights(**SECOND)
-    bind = ("bind", "rbac.authorization.k8s.io", "clusterroles", "")
-    assert chart.may(bind, name="edit")
-    assert not chart.may(bind, name="cluster-admin")
-    assert chart.may(("create", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
 def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, namespace):
@@ -417,24 +338,6 @@ def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights,
     assert not chart.may(crds, name="copyrators.flant.com")
 
 
-def test_the_lease_is_its_own(rights):
-    chart = rights()
-    home = chart.home
-    for verb in ("get", "update"):
-        right = (verb, "coordination.k8s.io", "leases", "")
-        assert chart.may(right, namespace=home, name="copyrator")
-        assert not chart.may(right, namespace=home, name="another")
-        assert not chart.may(right, namespace="kube-system", name="copyrator")
-
-
-def test_a_second_release_in_a_namespace_has_a_lease_of_its_own(rights):
-    chart = rights(**SECOND)
-    home = chart.home
-    get = ("get", "coordination.k8s.io", "leases", "")
-    assert chart.may(get, namespace=home, name="second")
-    assert not chart.may(get, namespace=home, name="copyrator")
-
-
 def test_werf_may_deploy_in_its_namespace_only(rights, served):
     chart = rights(werf__namespaces=[served])
     here = {"user": f"system:serviceaccount:{served}:werf", "namespace": served}
@@ -444,13 +347,6 @@ def test_werf_may_deploy_in_its_namespace_only(rights, served):
     assert [one for one in WERF_MAY_NOT if chart.may(one, **here)] == []
     elsewhere = here | {"namespace": "default"}
     assert [one for one in WERF_MAY if chart.may(one, **elsewhere)] == []
-
-
-def test_werf_gets_the_kinds_that_are_asked_for(rights, served):
-    chart = rights(werf__namespaces=[served], werf__kinds=["DaemonSet.apps"])
-    here = {"user": f"system:serviceaccount:{served}:werf", "namespace": served}
-    assert chart.may(("patch", "apps", "daemonsets", ""), **here)
-    assert not chart.may(("patch", "apps", "deployments", ""), **here)
 
 
 PEOPLE_MAY = {
@@ -505,13 +401,7 @@ def test_people_may_do_what_the_chart_says_in_their_namespace_only(api, rights, 
     rights()
     team, other = namespace("team"), namespace("other")
     for role in PEOPLE_MAY:
-        body = {
-            "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"},
-            "subjects": [{"kind": "User", "name": f"has-{role}"}],
-        }
-        body["roleRef"]["name"] = role
-        api.create(f"{RBAC}/namespaces/{team}/rolebindings", body)
+        rbac.bind(api, rbac.user(f"has-{role}"), role, team)
 
     def may(role: str, asked: str, where: str = team) -> bool:
         verb, _, rest = asked.partition(" ")
@@ -541,7 +431,8 @@ def test_writing_rules_is_never_aggregated(cluster):
 )
 def test_no_role_has_all_verbs_and_approving_is_the_approvers_alone(cluster, values):
     """The verb `*` includes approve, and every verb that will be invented."""
-    printed = cluster.helm("template", "copyrator", str(CHART), *SET_IMAGE, *as_settings(values))
+    settings = (("--set-json", f"{key}={json.dumps(one)}") for key, one in values.items())
+    printed = cluster.helm("template", "copyrator", str(CHART), *SET_IMAGE, *sum(settings, ()))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found = [one for one in yaml.load_all(printed, loader) if one and "rules" in one]
     roles = [one for one in found if one["kind"] in ("Role", "ClusterRole")]
@@ -553,14 +444,6 @@ def test_no_role_has_all_verbs_and_approving_is_the_approvers_alone(cluster, val
     assert approving == ([] if "watchNamespaces" in values else ["copyrator-approver"])
     labels = [one["metadata"]["labels"] for one in roles if one["metadata"]["name"] in approving]
     assert not any("aggregate-to" in label for of_one in labels for label in of_one)
-
-
-def as_settings(values: dict[str, Any]) -> list[str]:
-    return [
-        part
-        for key, value in values.items()
-        for part in ("--set-json", f"{key}={json.dumps(value)}")
-    ]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,29 +15,15 @@ from tests.e2e.cli.conftest import Stage
 from tests.e2e.faults.proxy import Exchange, FaultProxy, holds, only
 from tests.e2e.installation import apply, delete_crds, install, serves
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
-from tests.long import LONG, long_form
 
 from demo.chart import ROOT
 from localcluster import Cluster
 
 pytestmark = pytest.mark.timeout(180)
 
-BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
-KOPF_RUN_TOO = pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(RUN, id="copyrator run"),
-        pytest.param(
-            KOPF_RUN,
-            id="kopf run",
-            marks=pytest.mark.skipif(
-                not LONG, reason="make test-long; a kubeconfig that does not exist stands for it"
-            ),
-        ),
-    ],
-)
 CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")
 OLD = "copyrator.flant.com"
+UNANSWERED, WATCHES = r'copyrator_api_requests_total\{code="0".*\}', r"copyrator_watches\{.*\}"
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -67,28 +53,12 @@ def test_doctor_misses_crds_deployment_and_lease(empty):
     assert "FAIL Lease: the Lease" in said
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "get rules -A",
-        "get bundles",
-        "get copies",
-        "describe rule a",
-        "why default/a",
-        "history bundle a",
-    ],
-)
-def test_every_command_says_that_the_crd_is_missing(empty, command):
-    said = empty.types(command, code=1)
-    assert said == (
-        "Error: the API server doesn't serve this kind; check that Copyrator's CRDs are "
-        "installed: copyrator doctor\n"
-    )
-
-
-def test_what_needs_no_cluster_works(empty):
-    rule = ROOT / "examples" / "rules" / "secret.yaml"
-    assert empty.types(f"validate -f {rule}")
+def test_a_command_says_that_the_crd_is_missing(empty):
+    for command in ("get copies", "describe rule a", "why default/a", "history bundle a"):
+        assert empty.types(command, code=1) == (
+            "Error: the API server doesn't serve this kind; check that Copyrator's CRDs are "
+            "installed: copyrator doctor\n"
+        )
 
 
 # Where it is installed
@@ -112,10 +82,18 @@ def complaints(process: OperatorProcess) -> list[str]:
     )
 
 
+BOTH = pytest.mark.parametrize(
+    ("command", "number"),
+    [(RUN, signal.SIGINT), (KOPF_RUN, signal.SIGTERM)],
+    ids=["copyrator run", "kopf run"],
+)
+
+
 @BOTH
 def test_both_ways_it_gets_ready_copies_leaving_nothing_of_kopfs_and_ends_with_code_0(
-    own, kubeconfig, log, command
+    own, kubeconfig, log, command, number
 ):
+    """By SIGTERM `copyrator run` ends in all other tests."""
     name = "run" if command is RUN else "kopf-run"
     api, path = own.api(), "/apis/flant.com/v1/namespaces/copyrator/copyrators"
     secret = {"metadata": {"name": name, "labels": {"copy": name}}, "stringData": {"a": "b"}}
@@ -145,21 +123,12 @@ def test_both_ways_it_gets_ready_copies_leaving_nothing_of_kopfs_and_ends_with_c
         api.delete(f"{path}/{name}")
         rules = lambda: [item["metadata"]["name"] for item in api.get(path)["items"]]  # noqa: E731
         until(lambda: name not in names() + rules(), lambda: process.log)
-        assert process.stop() == 0
+        assert process.stop(number) == 0
         assert complaints(process) == []
         assert process.log.rstrip().endswith("Stopped")
 
 
-@BOTH
-def test_sigint_ends_it_with_code_0(kubeconfig, log, command):
-    with OperatorProcess(kubeconfig, log, command=command) as process:
-        process.wait_ready()
-        assert process.stop(signal.SIGINT) == 0
-        assert complaints(process) == []
-        assert process.log.rstrip().endswith("Stopped")
-
-
-@BOTH
+@pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
 def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, log, command):
     with OperatorProcess(tmp_path / "nothing", log, command=command) as process:
         assert process.wait() == 2
@@ -169,21 +138,19 @@ def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, lo
         assert "Traceback" not in process.log
 
 
-@KOPF_RUN_TOO
-def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
+def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log):
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
-    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+    with OperatorProcess(kubeconfig, log, settings=settings) as process:
         assert process.wait() == 2
         (message,) = complaints(process)
         assert "WERF_OPERATOR_TIMER_INTERVAL" in message
 
 
-@KOPF_RUN_TOO
-def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, command):
+def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         settings = {"COPYRATOR_HEALTH_PORT": port}
-        with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+        with OperatorProcess(kubeconfig, log, settings=settings) as process:
             assert process.wait() == 1
             (message,) = complaints(process)
             assert f"127.0.0.1:{port}" in message
@@ -191,37 +158,30 @@ def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, 
             assert "Traceback" not in process.log
 
 
-@KOPF_RUN_TOO
-def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
-    kubeconfig, tmp_path, log, command
-):
+def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(kubeconfig, tmp_path, log):
     config = yaml.safe_load(kubeconfig.read_text())
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nowhere = f"https://127.0.0.1:{closed.getsockname()[1]}"
     config["clusters"][0]["cluster"]["server"] = nowhere
     absent = tmp_path / "absent"
     absent.write_text(yaml.safe_dump(config))
-    with OperatorProcess(absent, log, command=command) as process:
+    with OperatorProcess(absent, log) as process:
         body = process.wait_says("can't be reached")
         assert nowhere in body
         assert process.get("/healthz") == (200, "ok\n")
         until(lambda: complaints(process), "a message")
         # Three more tries, by the pauses of prerequisites.py, then still one message.
-        until(lambda: attempts(process) >= 4, lambda: process.get("/metrics")[1])
+        until(lambda: counted(process, UNANSWERED) >= 4, lambda: process.get("/metrics")[1])
         (message,) = complaints(process)
         assert nowhere in message
         assert process.stop() == 0
         assert "Traceback" not in process.log
 
 
-def attempts(process: OperatorProcess) -> float:
-    """Requests without an answer, by the operator's own count."""
-    counted = re.findall(
-        r'^copyrator_api_requests_total\{code="0".*\} (\S+)$',
-        process.get("/metrics")[1],
-        re.MULTILINE,
-    )
-    return sum(map(float, counted))
+def counted(process: OperatorProcess, series: str) -> float:
+    """The sum of a series, of which a pattern is given, by the operator's own count."""
+    values = re.findall(rf"^{series} (\S+)$", process.get("/metrics")[1], re.MULTILINE)
+    return sum(map(float, values))
 
 
 def make_crds(own: Cluster) -> None:
@@ -235,49 +195,6 @@ def crds_come_back(own: Cluster) -> Iterator[None]:
     delete_crds(own.api(), OLD)
     make_crds(own)
     until(lambda: serves(own.api()), "the API server serves rules and Bundles")
-
-
-@long_form(
-    "tests/e2e/test_operator_process.py::"
-    "test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened"
-)
-@pytest.mark.usefixtures("crds_come_back")
-@BOTH
-def test_missing_crds_are_named_with_the_remedy_and_waited_for_also_in_the_same_process(
-    own, kubeconfig, log, command
-):
-    delete_crds(own.api(), *CRDS)
-    with OperatorProcess(kubeconfig, log, command=command) as process:
-        waits_for_crds(own, process)
-        if command is RUN:
-            starts_again(own, process)
-        else:  # docs/adr/0001-events-only.md
-            delete_crds(own.api(), "bundles.operator.werf.dev")
-            assert process.wait() != 0, "the kubelet starts it again"
-
-
-def waits_for_crds(own: Cluster, process: OperatorProcess) -> None:
-    """Both are missing when it starts; then they come."""
-    body = process.wait_says("is missing")
-    assert all(crd in body for crd in CRDS)
-    assert "kubectl apply" in body
-    assert process.get("/healthz") == (200, "ok\n")
-    make_crds(own)
-    process.wait_ready()
-
-
-def starts_again(
-    own: Cluster, process: OperatorProcess, meanwhile: Callable[[], None] = lambda: None
-) -> None:
-    """A CRD is deleted under a ready operator, and comes back."""
-    delete_crds(own.api(), "bundles.operator.werf.dev")
-    process.wait_says("bundles.operator.werf.dev is missing")
-    meanwhile()
-    make_crds(own)
-    process.wait_ready()
-    assert process.code is None, "it started again in the same process"
-    assert "Traceback" not in process.log
-    assert process.stop() == 0
 
 
 @pytest.mark.usefixtures("crds_come_back")
@@ -313,61 +230,36 @@ def established(own: Cluster, name: str) -> bool:
     return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
-@contextmanager
-def killed(cluster: Cluster, _proxy: FaultProxy) -> Iterator[None]:
-    cluster.kill("kube-apiserver")
-    try:
-        yield
-    finally:
-        cluster.restart("kube-apiserver")
-
-
-@contextmanager
-def cut_off(_cluster: Cluster, proxy: FaultProxy) -> Iterator[None]:
-    with proxy.fault(breaks):
-        yield
-
-
 async def breaks(exchange: Exchange) -> web.StreamResponse:
     """No answer, as from nobody."""
     exchange.abort()
     return web.Response()
 
 
-@pytest.mark.parametrize("away", [cut_off, *[killed] * LONG])
-def test_it_outlives_its_api_server_and_says_once_that_it_is_away(
-    own, kubeconfig, log, tmp_path, away
-):
+def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log, tmp_path):
     with (
         FaultProxy(own) as proxy,
         OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,
     ):
         process.wait_ready()
-        with away(own, proxy):
+        with proxy.fault(breaks):
             process.wait_says("namespaces")
             process.wait_says("lead: the Lease copyrator/copyrator wasn't renewed for 7 s")
             assert process.get("/healthz") == (200, "ok\n")
             # Each watch may say it: that it broke, and that it then was refused.
             said = len(complaints(process))
-            assert 1 <= said <= 2 * (float(watches(process)) + 2), process.log
+            assert 1 <= said <= 2 * (counted(process, WATCHES) + 2), process.log
         process.wait_ready()
         assert process.log.count("Started:") == 1, "it went on where it was"
         assert "Traceback" not in process.log
         assert process.stop() == 0
 
 
-def watches(process: OperatorProcess) -> float:
-    """Open watches, by the operator's own count."""
-    counted = re.findall(
-        r"^copyrator_watches\{.*\} (\S+)$", process.get("/metrics")[1], re.MULTILINE
-    )
-    return sum(map(float, counted))
-
-
 @pytest.mark.usefixtures("crds_come_back")
-def test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened(
+def test_missing_crds_are_named_with_the_remedy_and_waited_for_also_in_the_same_process(
     own, kubeconfig, log, tmp_path
 ):
+    """One is deleted again, while the watch of the other kind is being opened."""
     # Where kopf waits for an answer it takes the end for a pause, and once went on for ever.
     answer = threading.Event()
     delete_crds(own.api(), *CRDS)
@@ -376,8 +268,21 @@ def test_it_starts_again_when_its_crd_is_deleted_while_the_other_watch_is_opened
         OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,
         ExitStack() as stack,
     ):
-        waits_for_crds(own, process)
+        body = process.wait_says("is missing")
+        assert all(crd in body for crd in CRDS)
+        assert "kubectl apply" in body
+        assert process.get("/healthz") == (200, "ok\n")
+        make_crds(own)
+        process.wait_ready()
+
         stack.callback(answer.set)
         stack.enter_context(proxy.fault(holds(answer), only("watch", of=("copyrators",))))
         until(lambda: proxy.met(0), "the watch of rules is to be opened again")
-        starts_again(own, process, answer.set)
+        delete_crds(own.api(), "bundles.operator.werf.dev")
+        process.wait_says("bundles.operator.werf.dev is missing")
+        answer.set()
+        make_crds(own)
+        process.wait_ready()
+        assert process.code is None, "it started again in the same process"
+        assert "Traceback" not in process.log
+        assert process.stop() == 0

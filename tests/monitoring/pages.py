@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,6 @@ from localcluster.build import Programs
 RECORDED = Path(__file__).parent
 GOOD = ("begun", "well")
 """While all is well: after its start, and after some work."""
-BAD = "bad"
-"""The same operator, after all that can go wrong has."""
 
 STEP = 60
 """Seconds between two moments at which Prometheus scrapes and evaluates."""
@@ -29,8 +27,10 @@ EACH = 30
 SCRAPED = {"namespace": "ops", "pod": "copyrator-0"}
 """What Prometheus adds to each series."""
 
-Series = dict[tuple[tuple[str, str], ...], float]
-"""By name and labels, the value."""
+Key = tuple[tuple[str, str], ...]
+"""The name and labels of a series."""
+Series = dict[Key, list[float | None]]
+"""What is scraped of each, one after the other; None: nothing."""
 
 
 def recorded(name: str) -> str:
@@ -38,9 +38,9 @@ def recorded(name: str) -> str:
     return (RECORDED / f"{name}.prom").read_text()
 
 
-def parse(page: str) -> Series:
+def parse(page: str) -> dict[Key, float]:
     """All series of a page that are the operator's own."""
-    found: Series = {}
+    found: dict[Key, float] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
             if sample.name.startswith("copyrator_"):
@@ -74,20 +74,16 @@ class Answer:
         return most
 
 
-def evaluate(pages: Iterable[Series], queries: Mapping[str, str]) -> dict[str, Answer]:
-    """Ask Prometheus' own engine about a story: pages that are scraped one after the other."""
-    told = list(pages)
-    asked = {
-        "step": STEP,
-        "series": [
-            {
-                "labels": dict(key),
-                "values": [page.get(key) for page in told for _ in range(EACH)],
-            }
-            for key in sorted(set().union(*told))
-        ],
-        "queries": list(queries.values()),
-    }
+def played(pages: list[dict[Key, float]]) -> Series:
+    """Pages that are scraped one after the other."""
+    keys = sorted(set().union(*pages))
+    return {key: [page.get(key) for page in pages for _ in range(EACH)] for key in keys}
+
+
+def evaluate(story: Series, queries: Mapping[str, str]) -> dict[str, Answer]:
+    """Ask Prometheus' own engine."""
+    series = [{"labels": dict(key), "values": values} for key, values in story.items()]
+    asked = {"step": STEP, "series": series, "queries": list(queries.values())}
     program = Programs.default().find(["promql"])["promql"]
     done = subprocess.run(
         [program], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=60

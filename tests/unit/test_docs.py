@@ -173,25 +173,6 @@ def test_werf_3_is_said_to_be_tried_and_in_channel_dev() -> None:
     assert VERSIONS["3.2.0"].startswith("dev | tried")
 
 
-KUBECTL_BUNDLE = re.compile(
-    r"kubectl\b[^`\n]*?\b(?:get|describe|annotate|patch|delete|wait|label|edit|explain) "
-    r"(?:-n \S+ )?(?:[a-z]+,)*bundles?\b(?!\.)"
-)
-
-
-def test_kubectl_is_given_the_short_name_which_no_other_kind_has() -> None:
-    """Rancher Fleet and trust-manager have a kind Bundle, too."""
-    files = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("charts/**/NOTES.txt")]
-    assert len(files) > 20
-    found = [
-        f"{path.name}: {line.strip()}"
-        for path in files
-        for line in path.read_text().splitlines()
-        if KUBECTL_BUNDLE.search(line) and "Rancher Fleet" not in line
-    ]
-    assert found == []
-
-
 README = (ROOT / "README.md").read_text()
 
 
@@ -211,30 +192,6 @@ def test_the_readme_names_the_supported_versions_and_the_licence() -> None:
     assert project["license"] == "Apache-2.0"
     assert "[Apache-2.0](LICENSE)" in README
     assert f"/v{__version__}/copyrator-{__version__}-py3-none-any.whl" in README
-
-
-FIRST_PAGES = ("index", "quick-start", "first-bundle")
-GLOSSARY = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)[1:]
-FAMILIAR = {"condition", "copy", "environment", "event", "release", "source", "watch"}
-"""What Kubernetes' documents say too, or what has its common meaning in these pages."""
-NO_PROSE = re.compile(
-    r"(?ms)<!--.*?-->|^```.*?^```$|^(?:#|    ).*?$|`[^`]+`|!\[[^]]*\]|\]\([^)]*\)"
-)
-EXPLAINED = re.compile(r"\*{1,2}[^*\n]+\*{1,2}|\[[^]]+\]")
-
-
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in FIRST_PAGES)])
-def test_a_first_page_explains_each_term_where_it_first_stands(page: str) -> None:
-    """There the term is emphasised, with its meaning beside it, or leads to a page about it."""
-    text = NO_PROSE.sub(lambda found: "]" * found[0].startswith("]"), (ROOT / page).read_text())
-    explained = [found.span() for found in EXPLAINED.finditer(text)]
-    first = {
-        term: found.start()
-        for term in {*GLOSSARY} - FAMILIAR
-        if (found := re.search(rf"\b{term}s?\b", text, re.IGNORECASE))
-    }
-    assert first
-    assert [term for term, at in first.items() if not any(a < at < b for a, b in explained)] == []
 
 
 # Figures that the code has -----------------------------------------------------------------------
@@ -263,28 +220,9 @@ def test_how_long_a_step_may_take_is_what_the_limits_are_chosen_for() -> None:
     assert f"more than {LOGGED_SECONDS * 1000:.0f} ms are logged" in text
 
 
-def test_the_time_of_hostile_neighbours_is_the_tests() -> None:
-    source = (ROOT / "tests/e2e/hostile/test_hostile_neighbours.py").read_text()
-    (found,) = re.findall(
-        r"^QUIET, HOSTILE = .*, (\d+)\.0\) if LONG else .*, (\d+)\.0\)$", source, re.MULTILINE
-    )
-    assert (
-        f"({found[1]} s; *long*: {found[0]} s, with" in (ROOT / "docs/reliability.md").read_text()
-    )
-
-
 def test_the_restore_that_is_promised_is_a_goal_that_the_last_benchmark_met() -> None:
     text = (ROOT / "docs/performance.md").read_text()
     assert re.search(r"edit to restored, 99th percentile \| ≤ 500 ms \| \d+ ms \|  \| met \|", text)
     assert "99 of 100 within half a second" in " ".join(
         (ROOT / "docs/index.md").read_text().split()
     )
-
-
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs/reference").glob("*.md")), ids=lambda p: p.stem
-)
-def test_no_paragraph_of_the_reference_is_a_list_in_disguise(page: Path) -> None:
-    """In crds/ and in a command's docstring a line that begins with `- ` is an item."""
-    lines = page.read_text().splitlines()
-    assert [line[:60] for line in lines if len(line) > 450 and not line.startswith("|")] == []

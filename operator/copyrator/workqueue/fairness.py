@@ -19,44 +19,37 @@ from contextvars import ContextVar
 from typing import Final, Generic, TypeVar
 
 SLICE_SECONDS: Final = 0.01
-"""Seconds of processor time after which a long task yields to others."""
+"""Seconds after which a long task yields to others."""
 
 
 class TimeSlice:
-    """Yields to other tasks after `seconds` of processor time since the last pause.
+    """Yields to other tasks after `seconds` since the last pause.
 
     One for each task, which must not wait long for anything else between two calls of `pause`; or
-    one for tasks that wait in turn: they yield once for their time together.
+    one for tasks that wait in turn: they yield once for their time together. Processor time would
+    be fairer on a busy machine, but reading it is a system call, and each may cost the thread its
+    processor.
     """
 
-    __slots__ = ("_clock", "_earliest", "_seconds", "_until")
+    __slots__ = ("_clock", "_seconds", "_until")
 
     def __init__(
-        self, seconds: float = SLICE_SECONDS, *, clock: Callable[[], float] = time.thread_time
+        self, seconds: float = SLICE_SECONDS, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._begin()
-
-    def _begin(self) -> None:
-        self._until = self._clock() + self._seconds
-        self._earliest = time.monotonic() + self._seconds
+        self._until = clock() + seconds
 
     @property
     def spent(self) -> bool:
-        """Whether the slice is used up, so that `pause` would yield.
-
-        Processor time is at most the time that has passed, whose clock costs a thirtieth.
-        """
-        if self._clock is time.thread_time and time.monotonic() < self._earliest:
-            return False
+        """Whether the slice is used up, so that `pause` would yield."""
         return self._clock() >= self._until
 
     async def pause(self) -> None:
         """Let everything else that is ready run once, if the slice is used up."""
         if self.spent:
             await asyncio.sleep(0)
-            self._begin()
+            self._until = self._clock() + self._seconds
 
 
 T = TypeVar("T")

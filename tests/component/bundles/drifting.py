@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from tests.component.bundles.approvals import condition, refresh
 from tests.component.bundles.fake_cluster import BundleCluster, succeed
 from tests.component.bundles.fake_werf import CREATE, UPDATE, Werf
@@ -15,6 +16,7 @@ CORRECT = {"mode": "Correct"}
 HOOK = "recreate :batch:Job:migrate"
 RANDOM = "update ::Secret:random"
 OTHER = "update :apps:Deployment:web"
+EDITED = [UPDATE]
 
 
 @dataclass
@@ -69,6 +71,16 @@ class Release:
         refresh(self.cluster, value)
         await eventually(lambda: self._is_planned(value), "it is planned")
 
+    async def check_now(self, *changed: str) -> None:
+        """A regular check finds what somebody has changed by now.
+
+        No user's plan of what is deployed is made while another one waits.
+        """
+        self.changed += changed
+        checks = self.checks
+        self.cluster.change("bundles", "shop", status=checked_long_ago(self.cluster))
+        await eventually(lambda: self.checks > checks, "it is checked")
+
     def _is_planned(self, value: str) -> bool:
         status = self.cluster.status()
         done = status.get("lastHandledPlan") == value
@@ -79,12 +91,22 @@ class Release:
         return len(self.cluster.jobs("drift"))
 
 
-EDITED = [UPDATE]
-
-
 def checked_long_ago(cluster: BundleCluster) -> dict[str, Any]:
     """The status in which a check for drift is due."""
     known, long_ago = cluster.status(), "2020-01-01T00:00:00Z"
     check = {**known["drift"]["check"], "startedAt": long_ago}
     drift = {**known["drift"], "checkedAt": long_ago, "check": check}
     return {"drift": drift, "baseline": {**known["baseline"], "madeAt": long_ago}}
+
+
+def history(cluster: BundleCluster) -> list[tuple[str, bool]]:
+    """Each attempt, the newest first: its outcome, and whether it corrected drift."""
+    found = cluster.status()["history"]
+    return [(one["outcome"], one.get("correction", False)) for one in found]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons of the Events about drift, which are logged too."""
+    ours = [one for one in caplog.records if one.name == "copyrator.bundles.engine.context"]
+    reasons = [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
+    return [reason for reason in reasons if reason.startswith("Drift")]

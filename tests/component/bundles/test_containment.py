@@ -68,7 +68,7 @@ async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
 
 @pytest.mark.parametrize(
     ("field", "key"),
-    [("auth", "password"), ("auth", ".dockerconfigjson"), ("caSecret", "ca.crt")],
+    [("auth", ".dockerconfigjson"), ("caSecret", "ca.crt")],
 )
 async def test_a_credential_that_is_too_long_is_that_bundles_alone(
     cluster: BundleCluster, run: Run, bundle: Make, field: str, key: str

@@ -96,9 +96,9 @@ async def job_lost(stage: Stage) -> None:
 async def inherited(stage: Stage) -> None:
     """The original operator deployed it, and left its marks."""
     put(stage.registry, "1.0.0", "first")
-    kopf = {"kopf.zalando.org/last-handled-configuration": "{}"}
-    finalizers = ["kopf.zalando.org/KopfFinalizerMarker"]
-    stage.bundle(metadata={"annotations": kopf, "finalizers": finalizers})
+    marks = {"kopf.zalando.org/last-handled-configuration": "{}", "mine": "stays"}
+    finalizers = ["kopf.zalando.org/KopfFinalizerMarker", "other/finalizer"]
+    stage.bundle(metadata={"annotations": marks, "finalizers": finalizers})
     there = {"digest": CONFIG, "version": "1.0.0"}
     left = {"ready": 1, "forceUpdate": 0, "target": there, "deploy": there}
     stage.cluster.change("bundles", "shop", status=left)
@@ -184,7 +184,8 @@ def is_taken_over(stage: Stage) -> bool:
         stage.is_settled()
         and stage.cluster.reason() == "Deployed"
         and stage.cluster.status()["deployed"]["verified"] is False
-        and body["metadata"]["finalizers"] == ["operator.werf.dev/uninstall"]
+        and body["metadata"]["finalizers"] == ["other/finalizer", "operator.werf.dev/uninstall"]
+        and body["metadata"]["annotations"] == {"mine": "stays"}
     )
 
 

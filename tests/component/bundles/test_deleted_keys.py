@@ -10,16 +10,14 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, condition, idle, plan, waits
+from tests.component.bundles.approvals import ALWAYS, idle, plan
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import RUNNING, TEAM, BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.health.watching import timing_of
 from tests.component.bundles.features.previews.test_previews import ask, preview
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.waiting import eventually
-from tests.component.bundles.workloads import deployment
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
@@ -29,7 +27,7 @@ from copyrator.workqueue.queue import DueScheduler, WorkQueue
 
 SHOP = BundleKey(TEAM, "shop")
 ROUND = 100
-COUNT = (10 if LONG else 4) * ROUND
+COUNT = (10 if LONG else 2) * ROUND
 """Bundles, of which so many exist at the same time."""
 REASONS = {
     *("Deployed", "AwaitingApproval", "NotPromoted", "ReleaseNotAccepted"),
@@ -64,12 +62,6 @@ class State:
         await eventually(lambda: self.cluster.jobs("plan"))
         return operator
 
-    async def awaiting_approval(self) -> Any:
-        self.bundle(approval=ALWAYS)
-        operator = await self.run()
-        await waits(self.cluster)
-        return operator
-
     async def deploying(self) -> Any:
         self.cluster.ends = None
         self.bundle()
@@ -94,20 +86,6 @@ class State:
         await eventually(lambda: preview(self.cluster))
         return operator
 
-    async def unhealthy(self) -> Any:
-        self.bundle(health="Watch")
-        deployment(self.cluster, ready=0, late=True)
-        operator = await self.run(timing=timing_of())
-        await eventually(lambda: condition(self.cluster, "Healthy") == ("False", "Unhealthy"))
-        return operator
-
-    async def without_account(self) -> Any:
-        self.cluster.objects.pop(path_of("serviceaccounts", "werf"))
-        self.bundle()
-        operator = await self.run()
-        await eventually(lambda: self.cluster.reason() == "ServiceAccountMissing")
-        return operator
-
     async def without_values(self) -> Any:
         self.bundle(valuesFrom=[{"kind": "ConfigMap", "name": "none"}])
         operator = await self.run()
@@ -124,19 +102,6 @@ class State:
         await idle(operator)
         return operator
 
-    async def not_accepted(self) -> Any:
-        self.cluster.namespace("prod")
-        self.bundle(project_namespace="prod", health="Watch")
-        operator = await self.run()
-        await eventually(lambda: self.cluster.reason() == "ReleaseNotAccepted")
-        return operator
-
-    async def suspended(self) -> Any:
-        self.bundle(suspend=True, dependsOn=[{"name": "other"}])
-        operator = await self.run()
-        await eventually(lambda: self.cluster.reason() == "Suspended")
-        return operator
-
     async def uninstalling(self) -> Any:
         self.bundle()
         operator = await self.run()
@@ -151,11 +116,8 @@ STATES: list[Callable[[State], Awaitable[Any]]] = [
     one for name, one in vars(State).items() if not name.startswith("_")
 ]
 NEEDS = {
-    State.unhealthy: ("health",),
-    State.not_accepted: ("consent", "health"),
     State.planning: ("approval",),
     State.queued_for_a_plan: ("approval",),
-    State.awaiting_approval: ("approval",),
     State.previewing: ("previews",),
     State.checking: ("drift",),
 }

@@ -49,20 +49,6 @@ def orphaned(operator: Operator) -> float:
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))
 
 
-async def test_uninstalls_and_goes(cluster: BundleCluster, run: Run, bundle: Make) -> None:
-    operator = await run()
-    bundle()
-    await deployed(cluster)
-
-    delete(cluster)
-
-    await gone(cluster)
-    (job,) = cluster.jobs("uninstall")
-    assert "ownerReferences" not in job["metadata"]
-    assert job["spec"]["ttlSecondsAfterFinished"] == 120
-    assert orphaned(operator) == 0
-
-
 @pytest.mark.promise
 async def test_what_is_deleted_is_not_deployed_once_more(
     cluster: BundleCluster, run: Run, bundle: Make
@@ -76,23 +62,6 @@ async def test_what_is_deleted_is_not_deployed_once_more(
     delete(cluster)
 
     await gone(cluster)  # nothing was ever installed, so no Job is needed
-
-
-async def test_waits_for_a_deploy_that_runs(cluster: BundleCluster, run: Run, bundle: Make) -> None:
-    cluster.ends = None
-    operator = await run()
-    bundle()
-    await eventually(lambda: cluster.runs)
-
-    delete(cluster)
-    await eventually(lambda: cluster.reason() == "Uninstalling")
-    await idle(operator)
-    assert cluster.jobs("uninstall") == []
-
-    cluster.ends = succeed
-    cluster.end_job(cluster.runs[0])
-    await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == 1
 
 
 async def test_says_nothing_of_the_next_try_of_a_deploy_that_was_lost_meanwhile(
@@ -173,11 +142,6 @@ FORBIDDEN = (
             "the service account team/werf cannot list secrets in team",
             [{"verbs": ["list"], "resource": "secrets", "namespace": "team"}],
         ),
-        (
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
-            None,
-        ),
         (None, "it was ended by its deadline, 15m for each uninstall. An object", None),
     ],
 )
@@ -254,38 +218,6 @@ async def test_lets_go_without_uninstalling(
     await gone(cluster)
     assert cluster.jobs("uninstall") == []
     assert orphaned(operator) == 1
-
-
-async def test_a_namespace_that_goes_is_not_held_up(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    operator = await run()
-    bundle()
-    await deployed(cluster)
-
-    namespace = "/api/v1/namespaces/team"
-    body = cluster.objects[namespace]
-    body["metadata"]["finalizers"] = ["kubernetes"]
-    cluster.drop(namespace)
-    delete(cluster)
-
-    await gone(cluster)
-    assert cluster.jobs("uninstall") == []
-    assert orphaned(operator) == 1
-
-
-async def test_a_bundle_that_never_deployed_goes_at_once(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    operator = await run()
-    bundle(version="9.9.9")
-    await eventually(lambda: cluster.reason() == "TagNotFound")
-
-    delete(cluster)
-
-    await gone(cluster)
-    assert cluster.runs == []
-    assert orphaned(operator) == 0
 
 
 @pytest.mark.parametrize("installed", [False, True])
@@ -411,9 +343,8 @@ async def test_a_bundle_with_a_broken_spec_is_uninstalled_where_it_was_deployed(
     assert {"name": "WERF_NAMESPACE", "value": "prod"} in env
 
 
-@pytest.mark.parametrize("by", ["its account", "force-delete"])
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
-    cluster: BundleCluster, run: Run, bundle: Make, by: str
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     await run(timing=replace(TIMING, uninstall_recheck=0.1))
     bundle()
@@ -424,9 +355,6 @@ async def test_an_uninstall_waits_for_its_service_account_and_says_so(
     await eventually(lambda: cluster.reason() == "UninstallFailed")
     assert "ServiceAccount team/werf" in cluster.message()
     assert cluster.jobs("uninstall") == []
-    if by == "force-delete":
-        annotate(cluster, force_delete="true")
-    else:
-        cluster.put_object("serviceaccounts", "werf")
+    annotate(cluster, force_delete="true")
     await gone(cluster)
-    assert len(cluster.jobs("uninstall")) == (by != "force-delete")
+    assert cluster.jobs("uninstall") == []

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import annotate, idle
 from tests.component.bundles.conftest import Operator
-from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually
@@ -81,47 +81,6 @@ async def test_an_optional_source_may_be_missing_and_counts_when_it_appears(
     await deployed(cluster, 2)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "echo"),
-    [("requestedAt", "lastHandledRequest"), ("forceAt", "lastHandledForce")],
-)
-async def test_each_new_value_of_a_request_deploys_once(
-    cluster: BundleCluster, run: Run, bundle: Make, annotation: str, echo: str
-) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-
-    annotate(cluster, **{annotation: "one"})
-    await deployed(cluster, 2)
-    annotate(cluster, **{annotation: "one", "other": "x"})
-    await quiet(operator, cluster, 2)
-    annotate(cluster, **{annotation: "two"})
-    await deployed(cluster, 3)
-
-    assert cluster.status()[echo] == "two"
-
-
-async def test_a_digest_that_fails_is_tried_again_and_then_left_alone(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = fail
-    bundle(retry={"limit": 2, "backoff": "1s"})
-    operator = await run()
-
-    await eventually(lambda: cluster.reason() == "Quarantined")
-    assert len(cluster.runs) == 3
-    assert "create: Pod/bad" in cluster.message()
-    await quiet(operator, cluster, 3)
-
-    annotate(cluster, requestedAt="again")
-    await eventually(lambda: len(cluster.runs) == 4)
-    cluster.ends = succeed
-    registry.put("app", "1.0.0", "better")
-    annotate(cluster, requestedAt="and again")
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-
 async def test_the_job_of_an_attempt_that_another_process_recorded_may_come_a_little_later(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -155,46 +114,6 @@ async def test_a_job_that_the_api_refuses_is_said_and_tried_again(
     await eventually(lambda: cluster.reason() == "JobUnschedulable")
     assert "exceeded quota" in cluster.message()
     await eventually(lambda: cluster.reason() == "Deployed")
-
-
-async def test_an_api_server_in_trouble_gets_the_same_job_again(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.script("create", error(500, "InternalError"))
-    bundle()
-    await run()
-
-    await deployed(cluster)
-    assert cluster.status()["attempted"]["attempt"] == 1
-
-
-async def test_a_second_bundle_for_a_release_waits_and_takes_over(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.namespace("aside")
-    cluster.accept("team", "aside")
-    first = bundle()
-    other = {**first, "metadata": {"name": "shop", "namespace": "aside"}}
-    other["spec"] = {**first["spec"], "project_namespace": "team"}
-    where = path_of("bundles", "shop", "aside")
-    cluster.write(
-        path_of("serviceaccounts", "werf", "aside"),
-        {"metadata": {"name": "werf", "namespace": "aside"}},
-    )
-    await run()
-    await deployed(cluster)
-    cluster.write(where, other)
-
-    def reason() -> str:
-        status = (cluster.objects.get(where) or {}).get("status") or {}
-        return str((status.get("conditions") or [{}])[0].get("reason"))
-
-    await eventually(lambda: reason() == "ReleaseConflict")
-    assert len(cluster.runs) == 1
-
-    cluster.drop(path_of("bundles", "shop"))
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-    await eventually(lambda: len(cluster.runs) == 3 and reason() != "ReleaseConflict")
 
 
 async def test_a_changed_project_namespace_is_refused_until_it_is_set_back(
@@ -346,24 +265,6 @@ async def test_no_part_of_a_secret_is_left_where_a_long_value_is_cut(
     assert "hunter" not in str(cluster.look("bundles", "shop"))
 
 
-async def test_what_the_original_operator_left_is_taken_off(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    kopf = "kopf.zalando.org/last-handled-configuration"
-    bundle(
-        metadata={
-            "finalizers": ["kopf.zalando.org/KopfFinalizerMarker", "other/finalizer"],
-            "annotations": {kopf: "{}", "mine": "stays"},
-        }
-    )
-    await run()
-    await deployed(cluster)
-
-    metadata = cluster.look("bundles", "shop")["metadata"]
-    assert metadata["finalizers"] == ["other/finalizer", "operator.werf.dev/uninstall"]
-    assert metadata["annotations"] == {"mine": "stays"}
-
-
 @pytest.mark.parametrize("owner", ["", "another", "the Job"])
 async def test_a_pod_with_a_jobs_label_is_none_of_the_job(
     cluster: BundleCluster, run: Run, bundle: Make, owner: str
@@ -401,25 +302,6 @@ async def test_a_pod_with_a_jobs_label_is_none_of_the_job(
 
     said = str(cluster.status()["attempted"])
     assert ("forged" in said, "it failed" in said) == (owner == "the Job", owner != "the Job")
-
-
-async def test_what_an_older_operator_deployed_gets_its_short_digest_by_one_write(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-    await operator.stop()
-    digest = cluster.status()["deploy"]["digest"]
-    assert cluster.status()["deploy"]["shortDigest"] == digest.removeprefix("sha256:")[:12]
-    cluster.change("bundles", "shop", status={"deploy": {"shortDigest": None}})
-    assert "shortDigest" not in cluster.status()["deploy"]
-    before = cluster.bundle_writes()
-
-    operator = await run(timer_interval=0.1)
-    await eventually(lambda: cluster.status()["deploy"].get("shortDigest"), "it is written")
-    await quiet(operator, cluster, 1)
-    assert cluster.bundle_writes() == before + 1
 
 
 @pytest.mark.parametrize("health", ["Off", "Watch"])

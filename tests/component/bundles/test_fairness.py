@@ -189,13 +189,9 @@ async def test_values_that_cannot_be_read_occupy_some_workers_only(
     await operator.stop(0.0)
 
 
-@pytest.mark.parametrize("granted", [True, False], ids=["granted", "by name only"])
 async def test_a_namespaces_references_leave_watches_to_others(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, granted: bool
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    if not granted:
-        cluster.by_name_only = {("configmaps", CROWD), ("configmaps", "")}
-    most = 1 if granted else REFERENCE_WATCHES
     cluster.namespace(CROWD)
     for number in range(REFERENCE_WATCHES + 8):
         name = f"crowd{number}"
@@ -211,9 +207,9 @@ async def test_a_namespaces_references_leave_watches_to_others(
     def watched(namespace: str) -> int:
         return sum(spec.namespace == namespace for spec in operator.pool.specs())
 
-    await eventually(lambda: watched(CROWD) == most)
+    await eventually(lambda: watched(CROWD) == 1)
     cluster.put_object("configmaps", "values", data={"a.yaml": "b: c"})
     bundle(valuesFrom=[{"kind": "ConfigMap", "name": "values"}])
     await eventually(lambda: cluster.reason() == "Deployed")
     await eventually(lambda: watched("team") == 1)
-    assert watched(CROWD) == most
+    assert watched(CROWD) == 1

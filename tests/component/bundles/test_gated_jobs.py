@@ -32,7 +32,6 @@ JOB = {
     "podAnnotations": {"vault.hashicorp.com/agent-inject": "true"},
 }
 LOGIN = {"auth": "creds"}
-KEYS = {"kind": "ConfigMap", "name": "keys"}
 
 
 def spec(**more: Any) -> dict[str, Any]:

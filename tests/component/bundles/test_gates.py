@@ -136,19 +136,6 @@ async def test_a_version_that_passes_later_is_deployed_then(
     assert cluster.status()["gates"] == [{"name": "signed", "state": "Passed"}]
 
 
-async def test_where_nothing_passes_and_nothing_runs_it_stalls(
-    cluster: BundleCluster, run: Run, bundle: Make, signed: Rule
-) -> None:
-    signed.verdicts = {"*": Refused("Unsigned", "no signature")}
-    bundle(version="1.0.0")
-    await run()
-    await eventually(lambda: cluster.reason() == "Unsigned")
-    assert condition(cluster, "Ready") == ("False", "Unsigned")
-    assert condition(cluster, "Stalled") == ("True", "Unsigned")
-    assert "1.0.0" in cluster.message()
-    assert cluster.jobs() == []
-
-
 async def test_at_most_fifty_are_asked_for(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -191,13 +178,11 @@ async def test_a_tag_that_names_a_refused_digest_leaves_the_deployed_one_to_be_d
     assert ("1.0.0", Occasion.EDIT) in signed.asked
 
 
-@pytest.mark.parametrize("restart", [False, True])
 async def test_a_wait_that_ends_by_itself_ends_then_also_after_a_restart(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
     window: Rule,
-    restart: bool,
 ) -> None:
     operator = await run()
     opens = (operator.now() + timedelta(hours=1)).replace(microsecond=0)
@@ -208,9 +193,8 @@ async def test_a_wait_that_ends_by_itself_ends_then_also_after_a_restart(
     assert condition(cluster, "Ready")[0] == "Unknown"
     assert condition(cluster, "Reconciling")[0] == "True"
     assert cluster.status()["gates"][-1]["until"] == opens.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if restart:
-        await operator.stop()
-        operator = await run()
+    await operator.stop()
+    operator = await run()
     operator.let_pass(timedelta(minutes=59))
     await idle(operator)
     assert cluster.jobs() == []
@@ -246,46 +230,11 @@ async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit
     await deployed(cluster, "1.1.0")
 
 
-async def test_a_request_waits_at_a_moment_gate_and_a_force_passes_over_it(
-    cluster: BundleCluster, run: Run, bundle: Make, window: Rule
-) -> None:
-    bundle(version="1.0.0")
-    await run(timer_interval=1.0)
-    await deployed(cluster, "1.0.0")
-    window.verdicts = {"*": Waiting("OutsideWindow", "opens on Monday")}
-    annotate(cluster, requestedAt="now")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
-    assert "lastHandledRequest" not in cluster.status()
-    assert len(cluster.jobs()) == 1
-
-    annotate(cluster, forceAt="now")
-    await eventually(lambda: len(cluster.jobs()) == 2)
-    await eventually(lambda: cluster.status().get("lastHandledForce") == "now")
-    assert ("1.0.0", Occasion.REQUEST) in window.asked
-
-
-async def test_a_request_that_a_version_gate_stops_deploys_the_deployed_digest_again(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    signed: Rule,
-) -> None:
-    bundle(version="1.*")
-    await run(timer_interval=1.0)
-    await deployed(cluster, "1.0.0")
-    signed.verdicts = {"1.1.0": Refused("Unsigned", "no signature")}
-    registry.put("app", "1.1.0", "next")
-    annotate(cluster, requestedAt="now")
-    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
-    await deployed(cluster, "1.0.0")
-    assert len(cluster.jobs()) == 2
-
-
 @pytest.mark.parametrize(
-    "verdict", [Refused("Unsigned", "no signature"), Waiting("NotPromoted", "not yet")], ids=str
+    ("verdict", "is_deployed"),
+    [(Refused("Unsigned", "no signature"), False), (Waiting("NotPromoted", "not yet"), True)],
+    ids=str,
 )
-@pytest.mark.parametrize("is_deployed", [False, True])
 async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
     cluster: BundleCluster,
     run: Run,
@@ -306,14 +255,3 @@ async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
     cluster.change("bundles", "shop", status={"forceUpdate": 1})
     await eventually(lambda: cluster.status().get("forceUpdate") == 0)
     assert len(cluster.jobs()) == is_deployed
-
-
-async def test_a_bundle_without_gates_has_no_trace_of_them(
-    cluster: BundleCluster, run: Run, bundle: Make, window: Rule
-) -> None:
-    window.verdicts = {"*": Refused("Never", "closed")}
-    bundle("free", version="1.0.0")
-    await run()
-    await deployed(cluster, "1.0.0", "free")
-    assert "gates" not in cluster.status("free")
-    assert condition(cluster, "UpdatePending", "free") == ("", "")

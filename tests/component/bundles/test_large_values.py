@@ -190,32 +190,6 @@ async def test_what_cannot_be_looked_through_is_withheld(content: bytes, why: st
     assert steps.longest < LONGEST, steps.where
 
 
-SMALL = {
-    "lists": b"[" * 4_000,
-    "maps": b"{" * 4_000,
-    "items": b"- " * 2_000,
-    "keys": b"? " * 2_000,
-    "lines": b"a: |\n" + b"  w00001 x\n" * 400,
-}
-
-
-@pytest.mark.parametrize(
-    "content",
-    SMALL.values() if LONG else [SMALL["maps"], SMALL["lines"]],
-    ids=SMALL if LONG else ["maps", "lines"],
-)
-async def test_small_secrets_take_no_long_step_whatever_they_hold(
-    isolated: Isolated, content: bytes
-) -> None:
-    api = Api({f"small-{n}": lambda: {"values.yaml": content} for n in range(3)})
-    text = "".join(f"w{number:05} " for number in range(2_300))
-
-    with measured_steps() as steps:
-        await redaction(api, isolated).redacted("team", sorted(api.makes), [text])
-
-    assert steps.longest < LONGEST, steps.where
-
-
 async def test_too_many_secrets_are_withheld_unread(isolated: Isolated) -> None:
     api = Api()
 
@@ -240,18 +214,3 @@ async def test_a_failure_is_on_record_though_its_text_is_withheld(
     assert "<withheld: " in cluster.message()
     assert "kubectl -n team logs job/" in cluster.message()
     assert "hunter-two" not in json.dumps(cluster.look("bundles", "shop"))
-
-
-async def test_values_that_are_made_smaller_are_deployed(
-    cluster: BundleCluster, run: Callable[..., Any], bundle: Callable[..., Any]
-) -> None:
-    for number in range(9):
-        cluster.put_object("configmaps", f"big-{number}", data={"a.yaml": " " * (MB - 9)})
-    bundle(valuesFrom=[{"kind": "ConfigMap", "name": f"big-{number}"} for number in range(9)])
-    await run()
-    await eventually(lambda: cluster.reason() == "ValuesMissing")
-    assert "ConfigMap team/big-8" in cluster.message()
-
-    cluster.change("configmaps", "big-3", data={"a.yaml": "a: 1"})
-
-    await eventually(lambda: cluster.status().get("deploy"))

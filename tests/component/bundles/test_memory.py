@@ -22,7 +22,7 @@ from copyrator.kube.watch.reflector import WatchSpec
 FEW, MORE = (20, 100) if LONG else (10, 40)
 BUNDLE = 12_000
 """Bytes that our own code may keep of a Bundle with all of its history. What the process grows by,
-15 KB at most, is measured with a thousand more (tests/e2e/bundles/test_scale.py, long form)."""
+15 KB at most, was measured with a thousand more (docs/adr/0049-memory.md)."""
 WATCHED = 12_500
 """The same with spec.health, whose condition is in the status, too."""
 LOOKS = 100

@@ -18,23 +18,6 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.text import parse_time
 
 
-async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    await run(timer_interval=1.0)
-    bundle()
-    await eventually(lambda: cluster.jobs() and cluster.reason() == "Deployed")
-    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
-    writes, asked = cluster.writes_seen, len(registry.asked)
-    requests = len(cluster.seen)
-
-    await eventually(lambda: len(registry.asked) >= asked + 3)
-
-    assert {method for method, _ in registry.asked} == {"HEAD"}
-    assert cluster.writes_seen == writes
-    assert len(cluster.seen) == requests
-
-
 async def test_a_poll_that_finds_nothing_new_reads_no_status(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -149,28 +132,6 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
     assert len(cluster.runs) == 1
 
 
-async def test_a_poll_that_was_pending_when_the_spec_was_refused_is_made_anew(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.gate = asyncio.Event()
-    bundle()
-    operator = await run(registry_seconds=600.0)
-    await eventually(lambda: registry.in_flight)
-    cluster.change("bundles", "shop", spec={"version": "neither a tag nor a range"})
-    await eventually(lambda: cluster.reason() == "InvalidSpec")
-    registry.gate.set()
-    await eventually(lambda: not registry.in_flight)
-    await idle(operator)
-    digest = registry.put("app", "1.0.0", "another")
-    operator.let_pass(timedelta(minutes=1))
-
-    cluster.change("bundles", "shop", spec={"version": "1.0.0"})
-
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert cluster.status()["deploy"]["digest"] == digest
-    assert len(cluster.runs) == 1, "not by the answer from before, and then by a new one"
-
-
 async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -242,3 +203,22 @@ async def test_values_that_change_while_the_registry_is_asked_are_read_before_it
     await eventually(lambda: cluster.reason() == "Deployed")
     await idle(operator)
     assert len(cluster.runs) == 1, "not of the old values, and then of the new ones"
+
+
+async def test_values_beyond_the_limit_of_watches_are_read_at_each_poll(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.engine.references.REFERENCE_WATCHES", 1)
+    for name in ("one", "two"):
+        cluster.put_object("configmaps", name, data={"a.yaml": "a: 1"})
+    operator = await run(timer_interval=60.0)
+    for number, name in enumerate(("one", "two"), 1):
+        bundle(name, values=name)
+        await eventually(lambda: len(cluster.runs) == number)  # noqa: B023
+        await eventually(lambda: cluster.reason(name) == "Deployed")  # noqa: B023
+
+    cluster.change("configmaps", "two", data={"a.yaml": "a: 2"})
+    await idle(operator)
+    operator.let_pass(timedelta(minutes=1))
+
+    await eventually(lambda: len(cluster.runs) == 3)

@@ -88,41 +88,6 @@ async def test_only_those_are_asked_for_whom_it_may_be_news(
     assert pushed([Push("app", registry.host)]) == 2
 
 
-async def test_a_push_during_a_poll_is_not_answered_by_that_poll(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    operator = await run(timer_interval=3600.0, registry_seconds=600.0)
-    bundle()
-    await settle(cluster, operator)
-    asked = len(registry.asked)
-    registry.gate = asyncio.Event()
-    operator.controller.pushed([APP])
-    await eventually(lambda: registry.in_flight)
-
-    operator.controller.pushed([APP])
-    registry.gate.set()
-
-    await eventually(lambda: len(registry.asked) == asked + 2)
-
-
-async def test_a_push_during_a_deploy_is_taken_next(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = None
-    operator = await run(timer_interval=3600.0)
-    bundle()
-    await eventually(lambda: cluster.runs)
-
-    digest = registry.put("app", "1.0.0", "newer")
-    operator.controller.pushed([APP])
-    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
-    assert len(cluster.runs) == 1  # the running one isn't killed
-    cluster.end_job(cluster.runs[0], 0, '{"status": "deployed", "revision": 1}')
-
-    await eventually(lambda: len(cluster.runs) == 2)
-    assert cluster.status()["attempted"]["digest"] == digest
-
-
 async def test_a_host_that_has_had_enough_is_left_alone_whatever_is_said(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -16,8 +16,12 @@ from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
+from tests.steps import STEP_SECONDS, measured_steps
 
-from copyrator.bundles.engine.registry import GATHER
+from copyrator.api.tagfilter import compile_filter
+from copyrator.api.version_range import VersionRange, parse_version
+from copyrator.bundles.engine.registry import GATHER, add_all
+from copyrator.bundles.tags import TagSelection
 
 LISTS = ("GET", "/tags/list")
 JUNK = (
@@ -167,27 +171,41 @@ async def test_half_a_list_and_an_empty_one_change_nothing(
     assert "lastError" not in cluster.status()
 
 
-async def test_another_repository_may_have_lower_versions(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+# --- Tag lists as long as they may be, and what is chosen from them: no long step of the loop
+
+
+TAGS = 20_000
+SLOW = "(a?){60}" * 2 + ".*"
+"""A filter near the bound, for which RE2 has no short way."""
+ALTERNATIVES = " || ".join(f">={number}.1 <{number}.2" for number in range(14))
+
+
+def selection(version: str, tag_filter: str | None = None) -> TagSelection:
+    wanted = parse_version(version)
+    assert isinstance(wanted, VersionRange)
+    matches = compile_filter(tag_filter).matches if tag_filter else None
+    return TagSelection(wanted, matches=matches)
+
+
+@pytest.mark.parametrize(
+    ("tags", "choosing"),
+    [
+        ([f"{n % 50}.{n % 7}.{n}" for n in range(TAGS)], selection(ALTERNATIVES)),
+        (["a" * 120 + f".{n}" for n in range(TAGS)], selection("1.*", SLOW)),
+        ([f"1.2.{n}-" + "ab" * 60 for n in range(TAGS)], selection("1.*", SLOW)),
+        ([f"1.2.{n}." + "9" * 110 for n in range(TAGS)], selection(ALTERNATIVES, SLOW)),
+        (["a-" * 60 + f"{n}" for n in range(TAGS)], selection(ALTERNATIVES)),
+    ],
+    ids=[
+        *("many alternatives", "a slow filter on junk", "a slow filter on versions"),
+        *("a slow filter on what looks like versions", "long words before a number"),
+    ],
+)
+async def test_a_long_list_is_looked_through_in_short_steps(
+    tags: list[str], choosing: TagSelection
 ) -> None:
-    registry.put("app", "2.0.0", "here")
-    registry.put("other", "1.0.0", "there")
-    bundle(version="*")
-    await run()
-    await deployed(cluster, version="2.0.0")
+    with measured_steps() as steps:
+        await add_all(tags, [choosing])
 
-    cluster.change("bundles", "shop", spec={"repo": "other"})
-
-    await deployed(cluster, version="1.0.0")
-    assert cluster.status()["deployed"]["reference"] == f"{registry.host}/other"
-
-
-async def test_a_build_in_an_exact_version_is_found_under_the_tag_that_stands_for_it(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.put("app", "1.2.3_5", "build five")
-    bundle(version="1.2.3+5")
-    await run()
-
-    await deployed(cluster, version="1.2.3_5")
-    assert registry.count(*LISTS) == 0
+    assert steps.longest < STEP_SECONDS, steps.where
+    assert sum(choosing.result().counts.values()) > 0

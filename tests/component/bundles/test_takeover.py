@@ -103,18 +103,6 @@ async def test_a_deleted_tag_is_not_gone_below(
     assert cluster.runs == []
 
 
-async def test_a_force_that_the_original_did_not_get_to_is_not_lost(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, inherit: Inherit
-) -> None:
-    digest = put(registry, "1.0.0", "first")
-    inherit(force=1)
-    await run()
-
-    await eventually(lambda: cluster.status()["forceUpdate"] == 0)
-    await deployed(cluster, digest)
-    assert len(cluster.runs) == 1
-
-
 async def test_no_registry_is_asked_while_updates_are_disabled(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, inherit: Inherit
 ) -> None:

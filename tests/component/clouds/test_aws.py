@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -20,7 +20,7 @@ from tests.clouds.amazon import ECR, HOST, STS, Amazon, Role, refused, sts_refus
 from tests.clouds.guards import BearerGuard, OwnTokens
 from tests.clouds.stage import Answer, Asked, Stage
 
-from copyrator.api.clouds import Provider, read_registry
+from copyrator.api.clouds import CloudRegistry, Provider, read_registry
 from copyrator.clouds import aws
 from copyrator.clouds.calls import Account, Calls, Issued
 from copyrator.metrics import Metrics
@@ -52,38 +52,44 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.fixture
-def amazon(cloud_stage: Stage, account_tokens: OwnTokens) -> Amazon:
-    return Amazon(cloud_stage, account_tokens)
+@dataclass
+class Cloud(Amazon):
+    """Amazon's servers, and what asks them."""
 
+    calls: Calls = field(kw_only=True)
 
-@pytest.fixture
-async def calls(cloud_stage: Stage) -> AsyncIterator[Calls]:
-    transport = RegistryTransport(metrics=Metrics(), allowed=ADDRESSES)
-    calls = Calls(transport, lambda: datetime.now(UTC))
-    yield calls
-    await transport.close()
+    def account(
+        self, role: str = "", annotations: dict[str, str] | None = None, **claims: Any
+    ) -> Account:
+        """`team/werf` with a role, by default one that it may assume, and other annotations."""
+        role = role or self.add_role("shop", "team/werf")
 
-
-MakeAccount = Callable[..., Account]
-
-
-@pytest.fixture
-def account(account_tokens: OwnTokens) -> MakeAccount:
-    """Makes the account `team/werf` with a role, and other annotations."""
-
-    def make(role: str, annotations: dict[str, str] | None = None, **claims: Any) -> Account:
         async def token(audience: str) -> str:
-            return account_tokens.issue("team", "werf", audience, **claims)
+            return self.tokens.issue("team", "werf", audience, **claims)
 
         return Account("team", "werf", {ROLE_ARN: role, **(annotations or {})}, token)
 
-    return make
+    async def login(
+        self, account: Account | None, registry: CloudRegistry = REGISTRY, *, writes: bool = False
+    ) -> Issued:
+        return await aws.issue(self.calls, registry, account, writes=writes)
+
+    async def fail(
+        self, kind: type[RegistryError], account: Account | None, match: str | None = None
+    ) -> RegistryError:
+        with pytest.raises(kind, match=match) as failed:
+            await self.login(account)
+        return failed.value
 
 
-async def test_a_role_gets_a_login(amazon: Amazon, calls: Calls, account: MakeAccount) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
-    found = await aws.issue(calls, REGISTRY, role, writes=False)
+@pytest.fixture
+def amazon(cloud_stage: Stage, account_tokens: OwnTokens, calls: Calls) -> Cloud:
+    return Cloud(cloud_stage, account_tokens, calls=calls)
+
+
+async def test_a_role_gets_a_login(amazon: Cloud) -> None:
+    role = amazon.account()
+    found = await amazon.login(role)
     assert found.username == "AWS"
     assert found.password in amazon.guards[HOST].passes
     life = found.expires - datetime.now(UTC)
@@ -120,11 +126,9 @@ OTHER = ("ecr:DeleteRepository", "ecr:SetRepositoryPolicy", "sts:AssumeRole", "s
 
 
 @pytest.mark.parametrize("writes", [False, True])
-async def test_a_login_may_push_only_where_it_is_for_a_push(
-    amazon: Amazon, calls: Calls, account: MakeAccount, writes: bool
-) -> None:
-    role = account(amazon.add_role("admin", "team/werf"))
-    found = await aws.issue(calls, REGISTRY, role, writes=writes)
+async def test_a_login_may_push_only_where_it_is_for_a_push(amazon: Cloud, writes: bool) -> None:
+    role = amazon.account(amazon.add_role("admin", "team/werf"))
+    found = await amazon.login(role, writes=writes)
     assert amazon.guards[HOST].passes[found.password].writes == writes
     (asked,) = amazon.stage.asked(STS)
     assert len(asked.form["Policy"]) <= 2048  # STS takes no more
@@ -135,30 +139,6 @@ async def test_a_login_may_push_only_where_it_is_for_a_push(
         if any(fnmatch.fnmatchcase(action, one) for one in statement["Action"])
     }
     assert allowed == {*READING, *(PUSHING if writes else ())}
-
-
-@pytest.mark.parametrize(
-    ("host", "sts", "ecr"),
-    [
-        ("public.ecr.aws", PUBLIC_STS, PUBLIC_ECR),
-        ("ecr-public.aws.com", "sts.us-east-1.api.aws", "ecr-public.us-east-1.api.aws"),
-    ],
-)
-async def test_a_public_registry_is_asked_for_in_its_one_region(
-    amazon: Amazon, calls: Calls, account: MakeAccount, host: str, sts: str, ecr: str
-) -> None:
-    public = read_registry(Provider.AWS, host)
-    amazon.stage.serve(sts, amazon.sts)
-    amazon.stage.serve(ecr, amazon.ecr)
-    amazon.add_registry(host)
-    arn = amazon.add_role("public", "team/werf", repos={host: ("*",)})
-    found = await aws.issue(calls, public, account(arn), writes=False)
-    assert found.password in amazon.guards[host].passes
-    assert amazon.stage.lookups == {sts, ecr}
-
-    amazon.roles[arn].actions = ("ecr-public:*",)
-    with pytest.raises(IdentityRefused, match="and sts:GetServiceBearerToken on"):
-        await aws.issue(calls, public, account(arn), writes=False)
 
 
 CANNED = {
@@ -197,58 +177,10 @@ class Canned:
             "api.ecr-fips.us-east-1.amazonaws.com",
         ),
         (
-            "dkr-ecr-fips.us-east-1.on.aws",
-            "aws",
-            "sts-fips.us-east-1.api.aws",
-            "ecr-fips.us-east-1.api.aws",
-        ),
-        (
-            "dkr.ecr-fips.us-gov-west-1.amazonaws.com",
-            "aws-us-gov",
-            "sts.us-gov-west-1.amazonaws.com",
-            "api.ecr-fips.us-gov-west-1.amazonaws.com",
-        ),
-        (
             "dkr.ecr.cn-north-1.amazonaws.com.cn",
             "aws-cn",
             "sts.cn-north-1.amazonaws.com.cn",
             "api.ecr.cn-north-1.amazonaws.com.cn",
-        ),
-        (
-            "dkr-ecr.cn-northwest-1.on.amazonwebservices.com.cn",
-            "aws-cn",
-            "sts.cn-northwest-1.api.amazonwebservices.com.cn",
-            "ecr.cn-northwest-1.api.amazonwebservices.com.cn",
-        ),
-        (
-            "dkr.ecr.eusc-de-east-1.amazonaws.eu",
-            "aws-eusc",
-            "sts.eusc-de-east-1.amazonaws.eu",
-            "api.ecr.eusc-de-east-1.amazonaws.eu",
-        ),
-        (
-            "dkr.ecr.us-iso-east-1.c2s.ic.gov",
-            "aws-iso",
-            "sts.us-iso-east-1.c2s.ic.gov",
-            "api.ecr.us-iso-east-1.c2s.ic.gov",
-        ),
-        (
-            "dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
-            "aws-iso-b",
-            "sts.us-isob-east-1.sc2s.sgov.gov",
-            "api.ecr.us-isob-east-1.sc2s.sgov.gov",
-        ),
-        (
-            "dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk",
-            "aws-iso-e",
-            "sts.eu-isoe-west-1.cloud.adc-e.uk",
-            "api.ecr.eu-isoe-west-1.cloud.adc-e.uk",
-        ),
-        (
-            "dkr.ecr.us-isof-south-1.csp.hci.ic.gov",
-            "aws-iso-f",
-            "sts.us-isof-south-1.csp.hci.ic.gov",
-            "api.ecr.us-isof-south-1.csp.hci.ic.gov",
         ),
         (
             "dkr-ecr.us-iso-west-1.on.aws.ic.gov",
@@ -256,28 +188,25 @@ class Canned:
             "sts.us-iso-west-1.api.aws.ic.gov",
             "ecr.us-iso-west-1.api.aws.ic.gov",
         ),
-        ("", "aws", PUBLIC_STS, PUBLIC_ECR),
     ],
 )
 async def test_who_is_asked_follows_from_the_registrys_host(
-    account: MakeAccount, host: str, partition: str, sts: str, ecr: str
+    amazon: Cloud, host: str, partition: str, sts: str, ecr: str
 ) -> None:
     transport = Canned()
-    calls = Calls(cast(RegistryTransport, transport), lambda: datetime.now(UTC))
+    amazon.calls = Calls(cast(RegistryTransport, transport), lambda: datetime.now(UTC))
     registry = read_registry(Provider.AWS, f"123456789012.{host}" if host else PUBLIC.host)
-    role = account(f"arn:{partition}:iam::123456789012:role/path/shop")
-    found = await aws.issue(calls, registry, role, writes=False)
+    role = amazon.account(f"arn:{partition}:iam::123456789012:role/path/shop")
+    found = await amazon.login(role, registry)
     assert transport.urls == [f"https://{sts}/", f"https://{ecr}/"]
     assert found == Issued("AWS", "a", found.expires)
 
 
-async def test_sessions_are_named_by_account_also_where_names_are_long(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
+async def test_sessions_are_named_by_account_also_where_names_are_long(amazon: Cloud) -> None:
     arn = amazon.add_role("shop", "team/werf")
     for namespace, name in (("a" * 63, "b" * 253), ("a" * 63, "b" * 252 + "c"), ("n", "a.b")):
-        role = replace(account(arn), namespace=namespace, name=name)
-        await aws.issue(calls, REGISTRY, role, writes=False)
+        role = replace(amazon.account(arn), namespace=namespace, name=name)
+        await amazon.login(role)
     assert len(set(amazon.sessions)) == 3
     assert all(re.fullmatch(r"[\w+=,.@-]{2,64}", one, re.ASCII) for one in amazon.sessions)
     assert amazon.sessions[2] == "copyrator.n.a.b"
@@ -293,14 +222,10 @@ def shown(asked: Asked) -> tuple[str, str, list[str], list[str]]:
 
 
 async def test_the_environment_has_no_part_in_a_tenants_login(
-    amazon: Amazon,
-    calls: Calls,
-    account: MakeAccount,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    amazon: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
-    await aws.issue(calls, REGISTRY, role, writes=False)  # moto reads these variables, too: no more
+    role = amazon.account()
+    await amazon.login(role)  # moto reads these variables, too: no more
     config = tmp_path / ".aws" / "config"
     config.parent.mkdir()
     config.write_text("[default]\nendpoint_url = https://thief.example\nregion = us-gov-east-1\n")
@@ -339,7 +264,7 @@ async def test_the_environment_has_no_part_in_a_tenants_login(
         monkeypatch.setenv(name, value)
     before = [shown(one) for one in amazon.stage.asked()]
     amazon.stage.forget()
-    await aws.issue(calls, REGISTRY, role, writes=False)
+    await amazon.login(role)
     assert [shown(one) for one in amazon.stage.asked()] == before
     assert amazon.stage.lookups <= {STS, ECR}  # connections are kept
 
@@ -351,7 +276,7 @@ async def test_the_environment_has_no_part_in_a_tenants_login(
 class Own:
     """What gives the operator keys: the service of nodes, the agent of EKS Pod Identity."""
 
-    amazon: Amazon
+    amazon: Cloud
     role: Role = field(default_factory=lambda: Role((), {HOST: ("*",)}))
 
     def keys(self) -> dict[str, str]:
@@ -382,26 +307,21 @@ class Own:
 
 
 async def test_the_operators_own_identity_is_its_pods_role(
-    amazon: Amazon,
-    calls: Calls,
-    account_tokens: OwnTokens,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    amazon: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "token"
-    file.write_text(account_tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
+    file.write_text(amazon.tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
     monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("operator", "copyrator/copyrator"))
-    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    found = await amazon.login(None)
     assert found.password in amazon.guards[HOST].passes
 
     monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("other", "copyrator/other"))
-    with pytest.raises(IdentityRefused, match=r"refuses the operator's own identity .AccessDenied"):
-        await aws.issue(calls, REGISTRY, None, writes=False)
+    await amazon.fail(IdentityRefused, None, r"refuses the operator's own identity .AccessDenied")
 
 
 async def test_the_operators_own_identity_is_eks_pod_identitys(
-    amazon: Amazon, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    amazon: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     amazon.stage.serve("169.254.170.23", Own(amazon).agent, scheme="http")
     file = tmp_path / "token"
@@ -409,28 +329,24 @@ async def test_the_operators_own_identity_is_eks_pod_identitys(
     uri = "http://169.254.170.23/v1/credentials"
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri)
     monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(file))
-    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    found = await amazon.login(None)
     assert found.password in amazon.guards[HOST].passes
 
 
-async def test_the_operators_own_identity_is_its_nodes(amazon: Amazon, calls: Calls) -> None:
+async def test_the_operators_own_identity_is_its_nodes(amazon: Cloud) -> None:
     own = Own(amazon)
     amazon.stage.serve("169.254.169.254", own.node, scheme="http")
-    found = await aws.issue(calls, REGISTRY, None, writes=False)
+    found = await amazon.login(None)
     assert found.password in amazon.guards[HOST].passes
 
     own.role.actions = ()
-    with pytest.raises(IdentityRefused, match="give the operator's own identity a policy that"):
-        await aws.issue(calls, REGISTRY, None, writes=False)
+    await amazon.fail(IdentityRefused, None, "give the operator's own identity a policy that")
 
 
-async def test_without_any_identity_the_operator_says_where_it_looks(
-    amazon: Amazon, calls: Calls
-) -> None:
-    with pytest.raises(IdentityUnavailable) as failed:
-        await aws.issue(calls, REGISTRY, None, writes=False)
+async def test_without_any_identity_the_operator_says_where_it_looks(amazon: Cloud) -> None:
+    failed = await amazon.fail(IdentityUnavailable, None)
     for word in (HOST, "NoCredentialsError", ROLE_ARN, "EKS Pod Identity", "metadata server"):
-        assert word in failed.value.message
+        assert word in failed.message
 
 
 # --- annotations ---
@@ -446,47 +362,34 @@ async def test_without_any_identity_the_operator_says_where_it_looks(
                 r"it to the ARN of an IAM role that may read .*Pod Identity isn't used: it serves"
             ),
         ),
-        ({ROLE_ARN: "shop"}, "isn't the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME: 'shop'"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:user/shop"}, "isn't the ARN of a role"),
-        ({ROLE_ARN: "arn:aws:iam::12345678901:role/shop"}, "isn't the ARN of a role"),
-        ({ROLE_ARN: "arn:aws:iam::123456789012:role/a b"}, "isn't the ARN of a role"),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/a\r\nHost: b.example"}, "isn't the ARN"),
-        ({ROLE_ARN: "arn:aws:iam::123456789012:role/" + "a" * 4000}, "isn't the ARN of a role"),
         (
             {ROLE_ARN: "arn:aws-cn:iam::123456789012:role/shop"},
             f"names a role in the partition aws-cn, and {HOST} is in aws",
         ),
-        ({AUDIENCE: "two words"}, "isn't one of AWS, .*: remove it"),
         ({AUDIENCE: "a" * 256 + ".amazonaws.com"}, "isn't one of AWS, .*: remove it"),
         # The API server takes tokens for the first, and they would go to AWS.
         ({AUDIENCE: "https://kubernetes.default.svc"}, "isn't one of AWS"),
-        ({AUDIENCE: "vault"}, "isn't one of AWS"),
         ({AUDIENCE: "evilamazonaws.com"}, "isn't one of AWS"),
         ({AUDIENCE: "sts.amazonaws.com.evil.example"}, "isn't one of AWS"),
-        (
-            {ROLE_ARN: "arn:aws:iam::\u0661\u0662\u0663456789012:role/shop"},
-            "isn't the ARN of a role",
-        ),
         ({ROLE_ARN: "arn:aws:iam::123456789012:role/sh\u1e53p"}, "isn't the ARN of a role"),
     ],
 )
 async def test_an_unusable_annotation_is_named_before_anything_is_sent(
-    amazon: Amazon, calls: Calls, account: MakeAccount, annotations: dict[str, str], message: str
+    amazon: Cloud, annotations: dict[str, str], message: str
 ) -> None:
-    role = account("arn:aws:iam::123456789012:role/shop", annotations)
-    with pytest.raises(IdentityMissing, match=message) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    assert len(failed.value.message) < 500
+    role = amazon.account("arn:aws:iam::123456789012:role/shop", annotations)
+    failed = await amazon.fail(IdentityMissing, role, message)
+    assert len(failed.message) < 500
     assert not amazon.stage.asked()
 
 
 @pytest.mark.parametrize("audience", ["amazonaws.com", "sts.cn-north-1.amazonaws.com.cn"])
-async def test_the_annotations_audience_is_asked_for(
-    amazon: Amazon, calls: Calls, account: MakeAccount, audience: str
-) -> None:
+async def test_the_annotations_audience_is_asked_for(amazon: Cloud, audience: str) -> None:
     arn = amazon.add_role("shop", "team/werf", audience=audience)
-    role = account(arn, {AUDIENCE: audience})
-    await aws.issue(calls, REGISTRY, role, writes=False)
+    role = amazon.account(arn, {AUDIENCE: audience})
+    await amazon.login(role)
     assert amazon.counts() == (1, 1)
 
 
@@ -534,14 +437,11 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[str, ...]]]
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-async def test_a_refusal_says_what_to_do(
-    amazon: Amazon, calls: Calls, account: MakeAccount, what: str
-) -> None:
+async def test_a_refusal_says_what_to_do(amazon: Cloud, what: str) -> None:
     subject, role, claims, words = REFUSALS[what]
     arn = amazon.add_role("shop", subject, **role)
-    with pytest.raises(IdentityRefused) as failed:
-        await aws.issue(calls, REGISTRY, account(arn, **claims), writes=False)
-    assert [word for word in words if word not in failed.value.message] == []
+    failed = await amazon.fail(IdentityRefused, amazon.account(arn, **claims))
+    assert [word for word in words if word not in failed.message] == []
     assert amazon.counts() == (1, what == "a role without rights")
 
 
@@ -550,8 +450,6 @@ async def test_a_refusal_says_what_to_do(
     [
         ("sts", SLOW_DOWN, RateLimited, "AWS STS in eu-central-1 takes no more requests"),
         ("ecr", BUSY, RateLimited, "Amazon ECR in eu-central-1 takes no more requests"),
-        ("ecr", Answer(429, ""), RateLimited, "takes no more requests"),
-        ("ecr", replace(BUSY, status=503), RateLimited, "takes no more requests"),
         ("sts", Answer(503, ""), IdentityUnavailable, "STS in eu-central-1 responds with 503"),
         (
             "ecr",
@@ -567,35 +465,13 @@ async def test_a_refusal_says_what_to_do(
         ),
         (
             "sts",
-            sts_refused(403, "RegionDisabledException", "x"),
-            IdentityRefused,
-            "activate STS in eu-central-1",
-        ),
-        (
-            "sts",
-            sts_refused(400, "ValidationError", "x"),
-            IdentityRefused,
-            "ValidationError: x.: check the annotation",
-        ),
-        (
-            "sts",
             sts_refused(400, "SignatureDoesNotMatch", "Signature expired: 1 is now earlier than 2"),
             IdentityRefused,
             "set the clock",
         ),
         (
             "ecr",
-            refused(
-                400,
-                "InvalidSignatureException",
-                "Signature not yet current: 1 is still later than 2",
-            ),
-            IdentityRefused,
-            "set the clock of the operator's node",
-        ),
-        (
-            "ecr",
-            refused(403, "RequestTimeTooSkewed", "x"),
+            Answer(200, CANNED["ecr"].replace("4e9", "1e9")),
             IdentityRefused,
             "set the clock of the operator's node",
         ),
@@ -614,77 +490,58 @@ async def test_a_refusal_says_what_to_do(
     ],
 )
 async def test_each_fault_has_its_reason_and_remedy(
-    amazon: Amazon,
-    calls: Calls,
-    account: MakeAccount,
-    service: str,
-    fault: Answer,
-    kind: type[RegistryError],
-    message: str,
+    amazon: Cloud, service: str, fault: Answer, kind: type[RegistryError], message: str
 ) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
+    role = amazon.account()
     amazon.faults[service] = [fault] * 5
-    with pytest.raises(kind, match=message) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    assert len(failed.value.message) < 700
+    failed = await amazon.fail(kind, role, message)
+    assert len(failed.message) < 700
     asked = amazon.stage.asked(STS if service == "sts" else ECR)
     assert len(asked) <= aws.ATTEMPTS
 
 
-async def test_a_wrong_clock_is_told_in_the_same_words_each_time(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
+async def test_a_wrong_clock_is_told_in_the_same_words_each_time(amazon: Cloud) -> None:
+    role = amazon.account()
     told = set()
     for stamp in ("20261127T203739Z", "20261127T204012Z"):
         text = f"Signature expired: {stamp} is now earlier than {stamp}"
         amazon.faults["ecr"] = [refused(400, "InvalidSignatureException", text)]
-        with pytest.raises(IdentityRefused, match=r"InvalidSignatureException.*clock") as failed:
-            await aws.issue(calls, REGISTRY, role, writes=False)
-        told.add(failed.value.message)
+        failed = await amazon.fail(IdentityRefused, role, r"InvalidSignatureException.*clock")
+        told.add(failed.message)
     assert len(told) == 1
 
 
-async def test_throttling_pauses_as_long_as_aws_says(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
+async def test_throttling_pauses_as_long_as_aws_says(amazon: Cloud) -> None:
+    role = amazon.account()
     for headers, seconds in (({}, 60.0), ({"Retry-After": "7"}, 7.0)):
         amazon.faults["ecr"] = [replace(BUSY, headers=headers)] * 2
-        with pytest.raises(RateLimited) as failed:
-            await aws.issue(calls, REGISTRY, role, writes=False)
-        assert failed.value.retry_after == seconds
+        failed = await amazon.fail(RateLimited, role)
+        assert failed.retry_after == seconds
 
 
-async def test_a_bundle_whose_registry_is_sts_holds_up_nobodys_login(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
+async def test_a_bundle_whose_registry_is_sts_holds_up_nobodys_login(amazon: Cloud) -> None:
     amazon.faults["sts"] = [Answer(429, "", {"Retry-After": "3600"})]
     tenants = Request("GET", f"https://{STS}/v2/", named=True)
     for _ in range(2):
         with pytest.raises(RateLimited):
-            await calls.transport.send(tenants)
+            await amazon.calls.transport.send(tenants)
     assert amazon.counts() == (1, 0)
-    role = account(amazon.add_role("shop", "team/werf"))
-    await aws.issue(calls, REGISTRY, role, writes=False)
+    role = amazon.account()
+    await amazon.login(role)
 
 
-async def test_one_failure_of_aws_is_passed_over(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
+async def test_one_failure_of_aws_is_passed_over(amazon: Cloud) -> None:
+    role = amazon.account()
     amazon.faults = {"sts": [SLOW_DOWN], "ecr": [Answer(503, "")]}
-    await aws.issue(calls, REGISTRY, role, writes=False)
+    await amazon.login(role)
     assert amazon.counts() == (2, 2)
 
 
-async def test_a_region_that_doesnt_exist_is_named(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
+async def test_a_region_that_doesnt_exist_is_named(amazon: Cloud) -> None:
     mars = read_registry(Provider.AWS, HOST.replace("eu-central-1", "eu-mars-1"))
-    role = account("arn:aws:iam::123456789012:role/shop")
+    role = amazon.account("arn:aws:iam::123456789012:role/shop")
     with pytest.raises(IdentityUnavailable, match=r"sts.eu-mars-1.amazonaws.com.*resolved.*region"):
-        await aws.issue(calls, mars, role, writes=False)
+        await amazon.login(role, mars)
 
 
 # --- hostile answers ---
@@ -709,100 +566,48 @@ LOGIN = "QVdTOnNlY3JldA=="  # AWS:secret
     [
         ("sts", Answer(200, b"<a>" * (aws.AWS_ANSWER_BYTES // 3 + 1))),
         ("sts", Answer(400, b"x" * 10_000_000)),
-        ("sts", Answer(200, CANNED["sts"] + " " * aws.AWS_ANSWER_BYTES)),
         ("ecr", Answer(200, CANNED["ecr"] + " " * aws.AWS_ANSWER_BYTES)),
         ("sts", Answer(200, '<!DOCTYPE a [<!ENTITY b "c">]>' + CANNED["sts"])),
         ("sts", Answer(200, BOMB)),
-        ("sts", Answer(400, BOMB)),
-        ("sts", Answer(200, b"<a>" * 20_000 + b"</a>" * 100)),
-        ("sts", Answer(200, "<html>hello</html>")),
         ("sts", Answer(200, b"\xff\xfe")),
-        ("sts", Answer(200, "")),
         ("sts", Answer(307, "", {"Location": "https://thief.example/"})),
-        ("sts", Answer(301, "", {"Location": "/elsewhere"})),
         ("ecr", Answer(302, "", {"Location": "https://thief.example/"})),
         ("ecr", Answer(200, b"[" * 60_000)),
-        ("ecr", Answer(200, "[]")),
-        ("ecr", Answer(200, "null")),
-        ("ecr", Answer(200, {"authorizationData": []})),
         ("ecr", Answer(200, {"authorizationData": 7})),
-        ("ecr", given(None)),
         ("ecr", given("%%%")),
-        ("ecr", given("/w==")),
-        ("ecr", given("QVdTOg==")),
         ("ecr", given("cm9vdDpzZWNyZXQ=")),  # root:secret
         ("ecr", given("QVdTOmEKYg==")),  # with a line's end
         ("ecr", given("QVdTOg" + "QUFB" * 8000)),
-        ("ecr", given(LOGIN, None)),
-        ("ecr", given(LOGIN, "soon")),
         ("ecr", given(LOGIN, 1e308)),
-        ("ecr", given(LOGIN, [])),
     ],
 )
 async def test_an_unusable_answer_is_an_error_of_the_cloud(
-    amazon: Amazon, calls: Calls, account: MakeAccount, service: str, answer: Answer
+    amazon: Cloud, service: str, answer: Answer
 ) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
+    role = amazon.account()
     amazon.faults[service] = [answer] * 5
-    with pytest.raises(IdentityUnavailable) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    assert len(failed.value.message) < 500
+    failed = await amazon.fail(IdentityUnavailable, role)
+    assert len(failed.message) < 500
     assert amazon.stage.lookups <= {STS, ECR}
 
 
-async def test_a_token_that_has_ended_means_a_wrong_clock(
-    amazon: Amazon, calls: Calls, account: MakeAccount
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
-    amazon.faults["ecr"] = [given(LOGIN, 1_000_000_000)]
-    with pytest.raises(IdentityRefused, match="set the clock of the operator's node"):
-        await aws.issue(calls, REGISTRY, role, writes=False)
-
-
-async def test_a_slow_answer_is_given_up(
-    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_answer_is_given_up(amazon: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws, "SECONDS", 0.5)
-    role = account(amazon.add_role("shop", "team/werf"))
+    role = amazon.account()
     amazon.faults["sts"] = [Answer(200, "", delay=60)] * 2
-    with pytest.raises(IdentityUnavailable, match=f"{STS} doesn't answer within"):
-        await aws.issue(calls, REGISTRY, role, writes=False)
-
-
-async def test_an_untrusted_certificate_gets_no_token(
-    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    role = account(amazon.add_role("shop", "team/werf"))
-    monkeypatch.setenv("SSL_CERT_FILE", "/dev/null")
-    with pytest.raises(
-        IdentityUnavailable, match=r"its certificate isn't trusted.*ca\.configMapName"
-    ):
-        await aws.issue(calls, REGISTRY, role, writes=False)
-    assert not amazon.stage.asked()
-
-
-async def test_the_operators_proxy_is_used(
-    amazon: Amazon, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    transport = RegistryTransport(metrics=Metrics(), allowed=ADDRESSES)
-    role = account(amazon.add_role("shop", "team/werf"))
-    with pytest.raises(IdentityUnavailable, match="the proxy can't be reached"):
-        await aws.issue(Calls(transport, lambda: datetime.now(UTC)), REGISTRY, role, writes=False)
-    await transport.close()
-    assert not amazon.stage.asked()
+    await amazon.fail(IdentityUnavailable, role, f"{STS} doesn't answer within")
 
 
 async def test_no_secret_is_in_a_line_of_the_log_or_an_error(
-    amazon: Amazon, calls: Calls, account: MakeAccount, monkeypatch: pytest.MonkeyPatch
+    amazon: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     stream = io.StringIO()
     logs.configure(LogFormat.CONSOLE, LogLevel.DEBUG, stream)
     try:
-        role = account(amazon.add_role("shop", "team/werf"))
-        found = await aws.issue(calls, REGISTRY, role, writes=False)
+        role = amazon.account()
+        found = await amazon.login(role)
         token = amazon.stage.asked(STS)[0].form["WebIdentityToken"]
         amazon.faults["sts"] = [sts_refused(400, "ValidationError", f"bad token {token}")]
 
@@ -810,7 +615,7 @@ async def test_no_secret_is_in_a_line_of_the_log_or_an_error(
             return token
 
         with pytest.raises(IdentityRefused) as failed:
-            await aws.issue(calls, REGISTRY, replace(role, token=same), writes=False)
+            await amazon.login(replace(role, token=same), writes=False)
     finally:
         root.handlers[:] = before
         root.setLevel(level)
@@ -822,14 +627,7 @@ async def test_no_secret_is_in_a_line_of_the_log_or_an_error(
 @pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("host", [STS, ECR])
 async def test_an_error_that_quotes_the_requests_token_is_told_without_it(
-    amazon: Amazon,
-    calls: Calls,
-    account: MakeAccount,
-    account_tokens: OwnTokens,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    host: str,
-    is_own: bool,
+    amazon: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, is_own: bool
 ) -> None:
     """As AWS quotes the headers that a signature is of."""
     quoted: list[str] = []
@@ -842,14 +640,13 @@ async def test_an_error_that_quotes_the_requests_token_is_told_without_it(
     amazon.stage.serve(host, quote)
     if is_own:
         file = tmp_path / "token"
-        file.write_text(account_tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
+        file.write_text(amazon.tokens.issue("copyrator", "copyrator", "sts.amazonaws.com"))
         monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(file))
         monkeypatch.setenv("AWS_ROLE_ARN", amazon.add_role("operator", "copyrator/copyrator"))
-    role = None if is_own else account(amazon.add_role("shop", "team/werf"))
-    with pytest.raises(IdentityRefused) as failed:
-        await aws.issue(calls, REGISTRY, role, writes=False)
+    role = None if is_own else amazon.account()
+    failed = await amazon.fail(IdentityRefused, role)
     assert quoted
-    assert not any(one[:30] in failed.value.message for one in quoted)
+    assert not any(one[:30] in failed.message for one in quoted)
 
 
 # --- pulls ---
@@ -859,7 +656,7 @@ async def test_an_error_that_quotes_the_requests_token_is_told_without_it(
 class Logins(CloudLogins):
     """Logins without a cache, of one account."""
 
-    calls: Calls
+    amazon: Cloud
     account: Account
 
     async def login(
@@ -870,7 +667,7 @@ class Logins(CloudLogins):
         again: bool = False,
         for_job: bool = False,
     ) -> CloudLogin:
-        found = await aws.issue(self.calls, identity.registry, self.account, writes=writes)
+        found = await self.amazon.login(self.account, identity.registry, writes=writes)
         credential = Credential(found.username, found.password, cloud=identity)
         return CloudLogin(credential, found.expires, 3600.0)
 
@@ -883,10 +680,10 @@ async def client(calls: Calls) -> AsyncIterator[RegistryClient]:
 
 
 async def test_a_pull_that_isnt_allowed_names_identity_and_right(
-    amazon: Amazon, calls: Calls, account: MakeAccount, client: RegistryClient
+    amazon: Cloud, client: RegistryClient
 ) -> None:
     arn = amazon.add_role("shop", "team/werf", repos={HOST: ("team/*",)})
-    client.use_logins(lambda _: Logins(calls, account(arn)))
+    client.use_logins(lambda _: Logins(amazon, amazon.account(arn)))
     credential = Credential(cloud=CloudIdentity(REGISTRY, "team", "werf"))
     with pytest.raises(AuthenticationFailed) as failed:
         await client.digest(Repository(HOST, "other/app"), "1.0.0", credential)
@@ -901,7 +698,7 @@ async def test_a_pull_that_isnt_allowed_names_identity_and_right(
 
 
 async def test_the_public_registry_is_read_by_tokens_of_its_own_token_server(
-    amazon: Amazon, calls: Calls, account: MakeAccount, client: RegistryClient
+    amazon: Cloud, client: RegistryClient
 ) -> None:
     """Unlike private ones, which take the password itself."""
     stage, host = amazon.stage, PUBLIC.host
@@ -912,7 +709,7 @@ async def test_the_public_registry_is_read_by_tokens_of_its_own_token_server(
     stage.serve(host, guard, stage.pass_on)
     digest = stage.push(ROOT / "examples" / "charts" / "hello", "alias/app", "1.0.0")
     arn = amazon.add_role("public", "team/werf", repos={host: ("alias/*",)})
-    client.use_logins(lambda _: Logins(calls, account(arn)))
+    client.use_logins(lambda _: Logins(amazon, amazon.account(arn)))
     credential = Credential(cloud=CloudIdentity(PUBLIC, "team", "werf"))
     assert await client.digest(Repository(host, "alias/app"), "1.0.0", credential) == digest
     assert guard.scopes == ["repository:alias/app:pull"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -109,27 +108,9 @@ class Azure:
         return caught.value.message
 
 
-@pytest.fixture(scope="module")
-def servers(real_registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Started once: a hundred tests take less time so."""
-    directory = tmp_path_factory.mktemp("clouds") / "stage"
-    with Stage.running(directory, real_registry) as stage, stage.in_this_process():
-        yield stage
-
-
 @pytest.fixture
-def stage(servers: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    for name in list(os.environ):
-        if name.startswith(("AZURE_", "IDENTITY_", "MSI_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("SSL_CERT_FILE", str(servers.ca))
-    servers.forget()
-    return servers
-
-
-@pytest.fixture
-async def cloud(stage: Stage) -> AsyncIterator[Azure]:
-    tokens = OwnTokens()
+async def cloud(cloud_stage: Stage) -> AsyncIterator[Azure]:
+    stage, tokens = cloud_stage, OwnTokens()
     entra = Entra(stage, tokens)
     entra.let(TENANT, CLIENT, SUBJECT)
     registry = AzureRegistry(stage, entra, HOST, {CLIENT: READER})
@@ -255,12 +236,6 @@ async def test_keys_that_entra_cannot_read_are_the_issuers(cloud: Azure) -> None
     assert f"let {issuer} be reachable" in message
 
 
-async def test_another_refusal_leads_to_its_code(cloud: Azure) -> None:
-    cloud.entra.faults = [entra_error(53003, "access_denied")]
-    message = await cloud.fault(IdentityRefused, cloud.account())
-    assert message.endswith(f"(AADSTS53003): see https://{LOGIN}/error?code=53003")
-
-
 async def test_throttling_is_a_pause_of_the_length_that_entra_asks_for(cloud: Azure) -> None:
     cloud.entra.faults = [Answer(429, {"error": "x"}, {"Retry-After": "17"})]
     with pytest.raises(RateLimited) as caught:
@@ -271,23 +246,12 @@ async def test_throttling_is_a_pause_of_the_length_that_entra_asks_for(cloud: Az
 
 BROKEN = [
     Answer(500, "<html>"),
-    Answer(503, b""),
-    Answer(200, b""),
     Answer(200, b"[" * 60_000),
-    Answer(200, "null"),
     Answer(200, {"access_token": "x"}),
-    Answer(200, {"expires_in": 3599}),
-    Answer(200, {"access_token": 1, "expires_in": 3599}),
-    Answer(200, {"access_token": "a\nb", "expires_in": 3599}),
     Answer(200, {"access_token": "x" * 100_000, "expires_in": 3599}),
-    Answer(200, {"access_token": "x", "expires_in": "never"}),
-    Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}),
     Answer(302, b"", {"Location": "https://evil.example/"}),
-    Answer(400, "no JSON"),
     Answer(400, {"error": "x", "error_description": "no code"}),
-    Answer(400, {"error": "x", "error_description": "AADSTS90033: later"}),
     Answer(200, b"x" * 10_000_000),
-    Answer(200, {"access_token": "x", "expires_in": 3599, "more": "x" * 100_000}),
     Answer(is_cut=True),
 ]
 
@@ -299,17 +263,6 @@ async def test_an_answer_without_a_token_is_entras_fault(cloud: Azure, answer: A
     assert LOGIN in message
     assert cloud.stage.lookups == {LOGIN}
     assert (await cloud.issue(cloud.account())).username == NOBODY
-
-
-async def test_entra_that_is_not_there_or_untrusted_is_named(
-    cloud: Azure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SSL_CERT_FILE")
-    assert "(SSLError)" in await cloud.fault(IdentityUnavailable, cloud.account())
-    cloud.stage.map(f"{LOGIN}:443", None)
-    assert "can't be reached (NameResolutionError)" in await cloud.fault(
-        IdentityUnavailable, cloud.account()
-    )
 
 
 async def test_what_openssl_trusts_by_default_is_trusted_and_nothing_else(
@@ -383,26 +336,16 @@ def redirect(status: int, to: str) -> Callable[[Asked], Answer]:
     ("answer", "kind"),
     [
         (echo, IdentityRefused),
-        (lambda _: Answer(200, b""), InvalidResponse),
-        (lambda _: Answer(200, b"[" * 60_000), InvalidResponse),
         (lambda _: Answer(200, '{"refresh_token":' * 5_000), InvalidResponse),
-        (lambda _: Answer(200, ["x"]), InvalidResponse),
-        (lambda _: Answer(200, {"refresh_token": None}), InvalidResponse),
-        (lambda _: Answer(200, {"refresh_token": ""}), InvalidResponse),
         (lambda _: Answer(200, {"refresh_token": "a\r\nb: c"}), InvalidResponse),
-        (lambda _: Answer(200, {"refresh_token": "a\u2028b"}), InvalidResponse),
-        (lambda _: Answer(200, {"refresh_token": "x" * 20_000}), InvalidResponse),
         (lambda _: Answer(200, b"x" * 10_000_000), InvalidResponse),
-        (lambda _: Answer(204), InvalidResponse),
-        (lambda _: Answer(404, "no"), InvalidResponse),
         (lambda _: Answer(500, "no"), RegistryUnreachable),
         (lambda _: Answer(is_cut=True), RegistryUnreachable),
         (lambda _: Answer(delay=4), RegistryUnreachable),
         (redirect(307, "https://evil.example/oauth2/exchange"), InvalidResponse),
         (redirect(308, "/other"), InvalidResponse),
-        (redirect(303, "https://evil.example/oauth2/exchange"), InvalidResponse),
     ],
-    ids=range(19),
+    ids=str,
 )
 async def test_a_hostile_registry_learns_its_own_token_and_ends_its_own_login(
     cloud: Azure, answer: Callable[[Asked], Answer], kind: type[RegistryError]
@@ -414,48 +357,36 @@ async def test_a_hostile_registry_learns_its_own_token_and_ends_its_own_login(
     assert cloud.stage.lookups == {LOGIN, HOST}
 
 
+HOUR = 3600.0
+
+
 @pytest.mark.parametrize(
-    ("left", "expected"),
+    ("ends", "expected"),
     [
         (600.0, 600.0),
-        (1e9, 3 * 3600.0),
-        (float("inf"), 3600.0),
-        (10.0**300, 3600.0),
-        (None, 3600.0),
+        (1e9, 3 * HOUR),
+        (float("inf"), HOUR),
+        (None, HOUR),
+        # A strange end is no end.
+        *((strange, HOUR) for strange in ("soon", True, [1], {}, "1" * 100)),
     ],
+    ids=str,
 )
 async def test_a_login_lives_as_long_as_its_token_and_three_hours_at_most(
-    cloud: Azure, left: float | None, expected: float
+    cloud: Azure, ends: object, expected: float
 ) -> None:
-    ends = None if left is None else time.time() + left
-    token = acr_token("x", ends)
+    is_number = isinstance(ends, float)
+    token = acr_token("x", time.time() + ends) if is_number else acr_token("x", None, exp=ends)
     cloud.stage.serve(HOST, lambda _: Answer(200, {"refresh_token": token}))
     before = datetime.now(UTC)
     found = (await cloud.issue(cloud.account())).expires - before
     assert expected - 1 <= found.total_seconds() < expected + 60
 
 
-@pytest.mark.parametrize("ends", ["soon", True, [1], {}, -5, "1" * 100])
-async def test_a_strange_end_is_no_end(cloud: Azure, ends: object) -> None:
-    token = acr_token("x", None, exp=ends)
-    cloud.stage.serve(HOST, lambda _: Answer(200, {"refresh_token": token}))
-    found = (await cloud.issue(cloud.account())).expires - datetime.now(UTC)
-    assert 3500 < found.total_seconds() <= 3600
-
-
 async def test_a_token_that_has_ended_means_the_clock(cloud: Azure) -> None:
     token = acr_token("x", time.time() - 100)
     cloud.stage.serve(HOST, lambda _: Answer(200, {"refresh_token": token}))
     assert "clock" in await cloud.fault(IdentityRefused, cloud.account())
-
-
-@pytest.mark.parametrize(
-    "token", ["opaque", "a.b", "a.%%%.c", f"a.{'W' * 9000}.c", "..", "a.e30.c"]
-)
-async def test_a_token_that_is_no_jwt_lives_for_an_hour(cloud: Azure, token: str) -> None:
-    cloud.stage.serve(HOST, lambda _: Answer(200, {"refresh_token": token}))
-    found = (await cloud.issue(cloud.account())).expires - datetime.now(UTC)
-    assert 3500 < found.total_seconds() <= 3600
 
 
 # --- tokens for repositories ---------------------------------------------------------------------
@@ -523,16 +454,11 @@ async def test_each_request_asks_for_the_one_repository_and_what_it_needs(
     ("scope", "asked"),
     [
         ("", "pull"),
-        ("repository:team/app:pull", "pull"),
         ("repository:team/app:metadata_read,pull", "pull,metadata_read"),
         ("repository:team/app:*", "pull"),
         ("repository:team/app:pull,push,delete,metadata_write", "pull"),
-        ("repository:team/app:push", "pull"),
         ("repository:other:pull repository:team/app:metadata_read", "metadata_read"),
-        ("repository:other:pull,metadata_read", "pull"),
         ("repository:team/app2:metadata_read", "pull"),
-        ("registry:catalog:*", "pull"),
-        ("artifact-repository:repo:*", "pull"),
         ("repository:team/app:pull repository:other:pull", "pull"),
     ],
 )
@@ -551,17 +477,6 @@ async def test_a_registry_cannot_name_a_wider_scope(
         await client.digest(APP, "1.0.0", OURS)
     assert guard.scopes[0] == f"repository:team/app:{asked}"
     assert all(one.startswith("repository:team/app:") for one in guard.scopes)
-
-
-async def test_a_login_that_the_registry_ends_is_renewed_once(
-    cloud: Azure, client: RegistryClient, tmp_path: Path
-) -> None:
-    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
-    pushed = cloud.stage.push(tmp_path, APP.path, "1.0.0")
-    await client.digest(APP, "1.0.0", OURS)
-    cloud.registry.expire()
-    assert await client.digest(APP, "1.0.0", OURS) == pushed
-    assert len(cloud.stage.asked(LOGIN)) == 2
 
 
 async def test_a_login_that_the_token_server_refuses_is_renewed_once(
@@ -645,12 +560,10 @@ async def test_the_nodes_managed_identity_is_used_and_no_proxy_sees_its_token(
     [
         (Answer(400, {"error": "invalid_request"}), IdentityMissing, "no managed identity"),
         (Answer(429, {}), RateLimited, "429"),
-        (Answer(500, "x"), IdentityUnavailable, "(500)"),
-        (Answer(200, "x"), IdentityUnavailable, "(200)"),
         (Answer(200, b"x" * 1_000_000), IdentityUnavailable, "(200)"),
         (Answer(is_cut=True), IdentityUnavailable, "can't be reached"),
     ],
-    ids=range(6),
+    ids=str,
 )
 async def test_a_node_without_an_identity_is_told_from_a_server_that_fails(
     cloud: Azure, answer: Answer, kind: type[RegistryError], said: str

@@ -79,10 +79,7 @@ def test_aws_knows_one_by_variables(
 
 
 def test_azure_knows_one_by_variables(
-    cloud_stage: Stage,
-    account_tokens: OwnTokens,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cloud_stage: Stage, account_tokens: OwnTokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entra = Entra(cloud_stage, account_tokens)
     entra.let(TENANT, CLIENT, "system:serviceaccount:me:laptop")

@@ -16,17 +16,18 @@ from tests.component.copies.conftest import (
     reason,
     synced,
 )
-from tests.component.kube.fake_api import error, until
+from tests.component.kube.fake_api import until
 from tests.steps import STEP_SECONDS, measured_steps
 
 from copyrator.api.keys import RuleKey
-from copyrator.api.names import ANN_RULES
+from copyrator.api.names import ANN_RULES, RULE_KIND
 from copyrator.api.reasons.rules import RuleEvent
+from copyrator.cli.get.describe import events_of
 from copyrator.copies.rules import trace
 from copyrator.copies.rules.state import RuleState
 from copyrator.copies.timing import DEFAULT_TIMING
+from copyrator.kube.client.answers import Page
 from copyrator.workqueue import queue
-from copyrator.workqueue.queue import Priority
 
 RULES = [f"rule-{number:02}" for number in range(20)]
 TEAMS = [f"team-{number}" for number in range(5)]
@@ -74,6 +75,25 @@ async def test_a_burst_is_one_status_for_each_rule_and_one_event_for_all(
     assert operator.recorder.annotations == {ANN_RULES: ",".join(RULES)}
 
 
+async def test_the_event_of_all_rules_is_found_by_each_of_their_names():
+    """As `copyrator describe rule` asks for it: its object is the Namespace."""
+    event = {
+        "metadata": {"name": "e", "annotations": {ANN_RULES: "rule-01,rule-02"}},
+        "involvedObject": {"kind": "Namespace", "name": HOME, "uid": "of the namespace"},
+    }
+
+    class Events:
+        async def list_pages(self, _resource, _namespace, *, field_selector):
+            yield Page([event] if field_selector == "involvedObject.kind=Namespace" else [], "1")
+
+    def names(name, kind=RULE_KIND):
+        metadata = {"name": name, "namespace": HOME, "uid": f"of {name}"}
+        return events_of(Events(), kind, {"metadata": metadata})
+
+    assert len(await names("rule-02")) == 1
+    assert await names("rule-0") == await names("rule-02", "Bundle") == []
+
+
 async def sync_rule(cluster):
     """A rule with a copy for each team."""
     await synced(cluster, *TEAMS)
@@ -104,39 +124,6 @@ async def test_under_constant_change_a_status_is_written_in_time(cluster, operat
         changing.cancel()
 
 
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
-async def test_a_failure_is_in_the_status_while_other_copies_are_written(cluster, operator):
-    await sync_rule(cluster)
-
-    async def refuse(request):
-        if "/namespaces/team-0/" in request.path:
-            return await error(403, "Forbidden", message="exceeded quota: small")(request)
-        return await cluster.serve(request)
-
-    cluster.always("update", refuse)
-    changing = asyncio.create_task(change_source(cluster))
-    try:
-        await until(lambda: counts(cluster).get("failed") == 1)
-    finally:
-        changing.cancel()
-
-
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
-async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written(cluster, operator):
-    for name in TEAMS:
-        cluster.namespace(name, team=name)
-    cluster.object("configmaps", HOME, "app", data={"key": "value"})
-    named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
-    make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
-    await until(lambda: reason(cluster) == "Synced")
-    changing = asyncio.create_task(change_source(cluster))
-    try:
-        cluster.namespace(TEAMS[0])
-        await until(lambda: counts(cluster).get("failed") == 1)
-    finally:
-        changing.cancel()
-
-
 async def test_a_status_comes_after_the_copies_of_all_rules(cluster, monkeypatch):
     monkeypatch.setattr(queue, "STATUS_PATIENCE", math.inf)
     operator = Operator(cluster, timing=replace(DEFAULT_TIMING, settling=0.02))
@@ -161,28 +148,6 @@ async def test_a_status_comes_after_the_copies_of_all_rules(cluster, monkeypatch
     statuses = [number for number, one in enumerate(order) if one.path.endswith("/status")]
     # Those that were being written as the first status was due may reach the server after it.
     assert sum(number > min(statuses) for number in copies) < WORKERS
-
-
-@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, health=600.0)])
-async def test_a_state_that_a_fault_has_ended_is_not_told_after_it(cluster, operator):
-    """The Events of rules that are well wait for `flush`, once in a period of `health`."""
-    await sync_rule(cluster)
-    cluster.gone("configmaps", HOME, "app")
-    await until(lambda: reason(cluster) == "SourceNotFound")
-    await operator.idle()  # the Event follows the response to the status
-    operator.controller._context.reports.flush()
-    assert [one[2] for one in operator.recorder.told] == ["SourceNotFound"]
-
-
-@pytest.mark.parametrize(
-    ("failed", "priority"), [(True, Priority.NORMAL), (False, Priority.STATUS)]
-)
-async def test_only_a_failure_is_not_reported_after_all_others(cluster, operator, failed, priority):
-    await sync_rule(cluster)
-    await operator.settled()
-    (rule,) = operator.rules
-    operator.controller._context.touch(rule.owner, failed=failed)
-    assert operator.queue._due[rule.key][1] is priority
 
 
 async def test_the_check_of_very_many_rules_is_many_short_steps(cluster, operator):
@@ -222,3 +187,19 @@ async def test_deleted_rules_leave_no_cycles(cluster, operator):
         gc.set_debug(debug)
         gc.garbage.clear()
     assert left.isdisjoint({"Rule", "RuleSpec", "RuleState", "CompiledRule", "Globs"})
+
+
+@pytest.mark.parametrize("timing", [replace(DEFAULT_TIMING, unreported=600.0)])
+async def test_a_copy_that_can_t_be_determined_is_in_it_while_others_are_written(cluster, operator):
+    for name in TEAMS:
+        cluster.namespace(name, team=name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    named = by_name("app", transform={"name": "{{ namespace.labels.team }}"})
+    make_rule(cluster, "rule", {**named, "targets": {"namespaces": ["team-*"]}})
+    await until(lambda: reason(cluster) == "Synced")
+    changing = asyncio.create_task(change_source(cluster))
+    try:
+        cluster.namespace(TEAMS[0])
+        await until(lambda: counts(cluster).get("failed") == 1)
+    finally:
+        changing.cancel()

@@ -62,23 +62,9 @@ def inject(cluster, path, body):
     cluster.write(path, {**body, "data": {**body["data"], **INJECTED}}, "injector")
 
 
-def normalise(cluster, path, body):
-    cluster.write(path, {**body, "data": {"key": body["data"]["key"].upper()}}, "normaliser")
-
-
-def remove(cluster, path, body):
-    cluster.write(path, {**body, "data": {}}, "remover")
-
-
 def relabel(cluster, path, body):
     labels = {**body["metadata"]["labels"], "team": "theirs"}
     cluster.write(path, {**body, "metadata": {**body["metadata"], "labels": labels}}, "labeller")
-
-
-def unmark(cluster, path, body):
-    labels = {**body["metadata"]["labels"]}
-    del labels[names.LABEL_MANAGED_BY]
-    cluster.write(path, {**body, "metadata": {**body["metadata"], "labels": labels}}, "unmarker")
 
 
 def unseal(cluster, path, body):
@@ -99,12 +85,9 @@ def delete(cluster, path, _body):
 
 CHANGES = {
     "a key is added": (inject, r"the field manager injector changes data.ca-bundle\.crt"),
-    "a value is normalised": (normalise, "the field manager normaliser changes data.key"),
-    "a key is removed": (remove, "removes data.key"),
     "a label is changed": (relabel, "the field manager labeller changes metadata.labels.team"),
     "the copy is deleted": (delete, "another client deletes it"),
     "the copy is replaced": (replace, "the field manager other-tool"),
-    "our label is removed": (unmark, r"removes metadata.labels.app\.kubernetes\.io/managed-by"),
     "the seal is changed": (unseal, "unsealer changes metadata.annotations"),
 }
 
@@ -216,27 +199,6 @@ async def test_a_copy_that_is_edited_once_is_put_right_at_once_by_one_write(
     await clock.passes(running, 5)
     assert contested.puts() == ["update"] * 3
     assert reason(contested) == "Synced"
-
-
-async def test_a_change_of_the_source_is_written_at_the_end_of_the_pause(contested, running, clock):
-    await copied(contested, running, clock)
-    await clock.passes(running, 33)  # the next pause ends at 63
-    contested.seen.clear()
-    contested.object("configmaps", HOME, "app", data={"key": "new"})
-    await clock.passes(running, 25)
-    assert contested.puts() == []
-    await clock.passes(running, 8)
-    assert contested.puts() == ["update"]
-    assert contested.objects[PLACE]["data"] == {"key": "new", **INJECTED}
-
-
-async def test_a_deletion_waits_for_no_pause(contested, running, clock):
-    await copied(contested, running, clock)
-    await clock.passes(running, 300)
-    contested.seen.clear()
-    contested.drop(path_of("copyrators", HOME, "rule"))
-    await until(lambda: PLACE not in contested.objects)
-    assert contested.puts() == ["delete"]
 
 
 async def test_a_request_writes_at_once_and_begins_to_count_anew(contested, running, clock):

@@ -1,4 +1,6 @@
-"""Whose a copy is: proved by a seal, never by marks or by the name that a writer gives himself."""
+"""What is in the way of a copy: when it is taken over, left alone, or satisfies the rule."""
+
+from contextlib import AsyncExitStack
 
 import pytest
 from tests.component.copies.conftest import (
@@ -15,10 +17,14 @@ from tests.component.copies.conftest import (
     synced,
 )
 from tests.component.copies.fake_cluster import path_of
-from tests.component.kube.fake_api import until
+from tests.component.copies.test_tenants import ready, secret, space, status, tenant_rule
+from tests.component.kube.fake_api import error, until
 
 from copyrator.api import names
 from copyrator.copies.timing import CopyTiming
+
+# --- Whose a copy is: proved by a seal, never by marks or by the name that a writer gives himself -
+
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")
@@ -93,13 +99,6 @@ async def test_a_copy_that_is_edited_again_and_again_is_read_at_most_once_in_ten
     assert len(reads(cluster)) == 1
 
 
-@pytest.mark.parametrize("timing", [CopyTiming(reread=1.0)], ids=["one second"])
-async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(cluster, copied):
-    for text in ("forged", "forged again"):
-        edit(cluster, data={"key": text})
-        await until(lambda: cluster.objects[PLACE]["data"] == DATA)
-
-
 async def test_another_version_that_holds_what_is_wanted_costs_one_read_and_no_write(
     cluster, copied
 ):
@@ -109,20 +108,6 @@ async def test_another_version_that_holds_what_is_wanted_costs_one_read_and_no_w
     await until(lambda: len(reads(cluster)) == 1)
     await copied.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, [])
-
-
-async def test_our_own_writes_are_not_read_nor_is_anything_at_a_start(cluster, copied):
-    cluster.seen.clear()
-    cluster.object("configmaps", HOME, "app", data={"key": "new"})
-    await until(lambda: cluster.objects[PLACE]["data"] == {"key": "new"})
-    await copied.settled()
-    await copied.stop()
-    again = Operator(cluster)
-    await again.start()
-    await until(lambda: reason(cluster) == "Synced")
-    await again.settled()
-    await again.stop()
-    assert (reads(cluster), writes(cluster)) == ([], ["update"])
 
 
 async def test_what_was_forged_while_nobody_looked_is_found_in_the_daily_round(cluster, copied):
@@ -257,19 +242,6 @@ async def test_a_strangers_finalizer_on_a_copy_doesnt_hold_up_the_deleted_rule(c
     assert cluster.objects[PLACE]["metadata"]["deletionTimestamp"]
 
 
-async def test_nor_does_one_on_a_copy_that_isnt_wanted_any_more_keep_the_rule_from_ready(
-    cluster, copied
-):
-    cluster.namespace("other")
-    await until(lambda: counts(cluster).get("ready") == 2)
-    hold(cluster)
-    await copied.settled()
-    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["other"]}))
-    await until(lambda: "deletionTimestamp" in cluster.objects[PLACE]["metadata"])
-    await until(lambda: counts(cluster).get("desired") == 1)
-    await until(lambda: reason(cluster) == "Synced")
-
-
 async def test_a_copy_that_is_being_deleted_is_a_conflict_that_names_who_holds_it(cluster, copied):
     hold(cluster)
     cluster.drop(PLACE)
@@ -292,3 +264,214 @@ async def test_a_forged_copy_with_marks_our_name_and_a_finalizer_is_a_conflict(c
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     await operator.settled()
     assert writes(cluster) == []
+
+
+# --- Objects that others made and that stand where copies should be: seen at once, never touched --
+
+
+PLACES = PLACE.rpartition("/")[0]
+"""Where one is made."""
+
+OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
+
+
+no_rereads = pytest.mark.parametrize(
+    "timing", [CopyTiming(first_reread=3_600.0, longest_reread=3_600.0)], ids=["no rereads"]
+)
+"""What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
+
+frequent_rereads = pytest.mark.parametrize(
+    "timing", [CopyTiming(first_reread=0.1)], ids=["frequent rereads"]
+)
+"""What changes may be looked at at once."""
+
+
+@pytest.fixture
+async def another(cluster, timing):
+    """Starts an operator of the test's own, and ends it however the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings):
+            operator = Operator(cluster, timing=timing, **settings)
+            stack.push_async_callback(operator.stop)
+            await operator.start()
+            return operator
+
+        yield start
+
+
+refused = error(403, "Forbidden", message="you may not grant that")
+"""Answers a create."""
+
+
+async def in_the_way(cluster, operator, data, count="conflicts", **more):
+    """A rule whose only target holds somebody's object."""
+    cluster.namespace(TEAM)
+    cluster.object("configmaps", TEAM, "app", data=data)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    make_rule(cluster, "rule", by_name("app", **more))
+    await until(lambda: counts(cluster).get(count) == 1, f"it is among the {count}")
+    await until(lambda: watched(operator) and all(one.synced for one in watched(operator)))
+
+
+def requests(cluster):
+    """Verbs of all requests that concern the object alone, but for its watch."""
+    there = (PLACE, PLACES)
+    return [s.verb for s in cluster.seen if s.path in there and s.verb not in ("list", "watch")]
+
+
+def watched(operator):
+    return [one for one in operator.pool.statuses() if one.spec.name and one.spec.metadata_only]
+
+
+# --- it goes, or changes --------------------------------------------------------------------------
+
+
+@no_rereads
+async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_read(
+    cluster, operator
+):
+    await in_the_way(cluster, operator, THEIRS)
+    await operator.idle()
+    cluster.seen.clear()
+    cluster.drop(PLACE)
+    await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
+    await until(lambda: reason(cluster) == "Synced")
+    assert requests(cluster) == ["create"]
+    assert watched(operator) == []
+
+
+@no_rereads
+async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(cluster, operator):
+    async def meddle(request):
+        """The object goes between its look and its watch's first list."""
+        if request.query.get("fieldSelector") == "metadata.name=app" and PLACE in cluster.objects:
+            cluster.drop(PLACE)
+        return await cluster.serve(request)
+
+    cluster.always("list", meddle)
+    cluster.namespace(TEAM)
+    cluster.object("configmaps", TEAM, "app", data=THEIRS)
+    selector = {"kind": "ConfigMap", "selector": {"matchLabels": {"copy": "me"}}}
+    cluster.object("configmaps", HOME, "app", metadata={"labels": {"copy": "me"}}, data=OURS)
+    make_rule(cluster, "rule", {"source": selector})
+    await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
+
+
+async def test_one_that_changes_all_the_time_is_looked_at_now_and_then(cluster, operator):
+    await in_the_way(cluster, operator, THEIRS)
+    await operator.idle()
+    cluster.seen.clear()
+    for number in range(20):
+        cluster.write(PLACE, {**cluster.objects[PLACE], "data": {"n": str(number)}}, "kubectl")
+        await operator.settled(0.02)
+    assert requests(cluster) == []  # ten seconds haven't passed
+
+
+# --- it is what the rule wants --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["Skip", "Adopt"])
+async def test_an_object_that_is_as_wanted_counts_as_right_and_is_never_touched(
+    cluster, operator, policy
+):
+    await in_the_way(cluster, operator, OURS, "satisfied", onConflict=policy)
+    version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
+    assert reason(cluster) == "Satisfied"
+    assert counts(cluster) == {
+        "desired": 1,
+        "ready": 1,
+        "satisfied": 1,
+        "failed": 0,
+        "conflicts": 0,
+        "pending": 0,
+    }
+    assert failures(cluster) == []
+    assert requests(cluster) == ["create", "get", "get"]
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    await operator.settled()
+    assert cluster.objects[PLACE]["metadata"]["resourceVersion"] == version
+    assert requests(cluster) == ["create", "get", "get"]
+
+
+@frequent_rereads
+async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_copy(
+    cluster, operator
+):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")
+    await until(lambda: is_failing(cluster))
+    cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
+    await until(lambda: reason(cluster) == "Satisfied")
+    cluster.drop(PLACE)
+    await until(lambda: reason(cluster) == "Synced")
+    assert cluster.copies("configmaps", "app") == [TEAM]
+
+
+async def test_an_immutable_object_that_is_being_deleted_is_not_deleted_again(cluster, operator):
+    cluster.namespace(TEAM)
+    metadata = {"finalizers": ["example.com/theirs"]}
+    cluster.object("configmaps", TEAM, "app", data=THEIRS, metadata=metadata)
+    cluster.drop(PLACE)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    cluster.always("update", error(422, "Invalid", message="field is immutable"))
+    make_rule(cluster, "rule", by_name("app", onConflict="Overwrite", onImmutable="Recreate"))
+    await until(lambda: counts(cluster).get("failed") == 1)
+    ((why, _),) = failures(cluster)
+    assert why == "Immutable"
+    assert "delete" not in requests(cluster)
+
+
+async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, another):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    await operator.stop()
+    cluster.seen.clear()
+    again = await another()
+    await until(lambda: requests(cluster) == ["create", "get", "get"], "it was compared")
+    await again.settled()
+    assert requests(cluster) == ["create", "get", "get"]
+    assert cluster.writes("copyrators") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why", "verbs"),
+    [(OURS, "Satisfied", 2), (THEIRS, "AllFailed", 2), (None, "AllFailed", 1)],
+)
+async def test_an_object_is_found_also_where_the_create_is_refused_before(
+    cluster, operator, data, why, verbs
+):
+    """Permissions to grant, quotas and webhooks are checked before AlreadyExists is answered."""
+    cluster.always("create", refused)
+    cluster.namespace(TEAM)
+    if data is not None:
+        cluster.object("configmaps", TEAM, "app", data=data)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster) == why)
+    found = [failed for failed, _ in failures(cluster)]
+    assert found == {"Satisfied": []}.get(why, ["Conflict" if data else "Forbidden"])
+    assert requests(cluster)[: 1 + verbs] == ["create", *["get"] * verbs]
+
+
+# --- tenants --------------------------------------------------------------------------------------
+
+
+async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, another):
+    cluster.namespace("tenant")
+    operator = await another(tenant_rules=True)
+    space(cluster, "target", "tenant")
+    secret(cluster, "tenant")
+    secret(cluster, "target")
+    tenant_rule(cluster, "rule", {"source": {"kind": "Secret", "name": "app"}})
+    await until(lambda: ready(cluster, "rule") == "AllFailed")
+    (failure,) = status(cluster, "rule")["failures"]
+    assert failure["message"].endswith("delete it, or set spec.onConflict")
+    cluster.object("secrets", "target", "app", type="Opaque", data={"key": "b3RoZXI="})
+    await operator.settled()
+    assert status(cluster, "rule")["failures"] == [failure]
+    reads = [s for s in cluster.of("get") if s.path == path_of("secrets", "target", "app")]
+    assert reads
+    assert all("PartialObjectMetadata" in seen.headers["Accept"] for seen in reads)
+    cluster.gone("secrets", "target", "app")
+    await until(lambda: ready(cluster, "rule") == "Synced")

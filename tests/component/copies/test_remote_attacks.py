@@ -4,19 +4,13 @@ import asyncio
 
 from aiohttp import web
 from tests.builders.encoding import b64
-from tests.component.copies.conftest import HOME, annotate_rule, make_rule, ready_of, reason
+from tests.component.copies.conftest import HOME, make_rule, reason
 from tests.component.copies.test_remote_sources import (
     HUB,
     authority,
-    clusters,
-    composing,
-    data,
-    give,
     hub,
-    hub_of,
     pulled,
     pulling,
-    serving_tls,
 )
 from tests.component.kube.fake_api import bookmark, error, json_response, stream, until
 
@@ -47,36 +41,6 @@ async def test_a_uid_that_changes_at_each_look_stops_the_rule_and_is_asked_rarel
     await asyncio.sleep(3)
     assert looks - before <= 3
     assert len(cluster.copies("configmaps", "motd")) == 2
-
-
-async def test_two_clusters_that_changed_at_once_can_be_confirmed(
-    cluster, operator, hub, authority
-):
-
-    second = hub_of(authority)
-    second.uid = "33333333-cccc"
-    second.objects["/api/v1/namespaces/kube-system"]["metadata"]["uid"] = second.uid
-    async with serving_tls(second, authority.context()):
-        cluster.namespace("team-a")
-        await operator.sees("team-a")
-        hub.object("configmaps", HUB, "motd", data={"text": "one"})
-        second.object("configmaps", HUB, "motd", data={"text": "two"})
-        give(cluster, hub.kubeconfig(), "one")
-        give(cluster, second.kubeconfig(), "two")
-        sources = [
-            {"as": name, "namespace": HUB, "name": "motd", "kubeConfig": {"secretName": name}}
-            for name in ("one", "two")
-        ]
-        make_rule(cluster, "both", composing("both", *sources))
-        await until(lambda: data(cluster, "team-a", "both") == {"text": "one two"}, "composed")
-        await until(lambda: len(clusters(cluster, "both")) == 2, "both are known")
-        give(cluster, second.kubeconfig(), "one")
-        give(cluster, hub.kubeconfig(), "two")
-        for uid in (second.uid, hub.uid):  # in turn: one annotation has one value
-            said = f"source-cluster={uid}"
-            await until(lambda said=said: ready_of(cluster, "both")["message"].endswith(said), said)
-            annotate_rule(cluster, {"copyrator.flant.com/source-cluster": uid}, "both")
-        await until(lambda: data(cluster, "team-a", "both") == {"text": "two one"}, "confirmed")
 
 
 async def test_a_watch_that_ended_regularly_does_not_go_on_in_another_cluster(

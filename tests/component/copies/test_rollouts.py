@@ -207,34 +207,6 @@ async def test_changed_content_is_written_step_by_step(cluster, stage):
         assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
 
 
-async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
-    async def logged(text: str) -> None:
-        await until(lambda: any(text in line for line in caplog.messages), text)
-
-    caplog.set_level(logging.INFO, logger="copyrator.copies.rules.status")
-    await stage.first_step()
-    await logged(f"updated 1 copy: source {HOME}/x is new or changed")
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2")
-    await logged("updated 2 copies: rollout step 2")
-    stage.finish()
-    await stage.done()
-    await logged("updated 3 copies: the rollout is finished at once")
-
-
-async def test_a_first_copy_of_a_rule_is_written_at_once_and_so_is_a_change_without_a_rollout(
-    cluster,
-):
-    async with staged(cluster, by_name("x")) as stage:
-        stage.change("new")
-        await until(lambda: len(stage.holding("new")) == TARGETS, "all at once")
-        assert "rollout" not in stage.status
-        stage.edit(**spec())
-        await stage.done("new")
-        stage.edit(rollout=None)
-        await until(lambda: "rollout" not in stage.status, "no rollout any more")
-
-
 async def test_steps_begin_also_where_an_edit_of_the_rule_adds_them_and_changes_the_content(
     cluster,
 ):
@@ -268,30 +240,6 @@ async def test_new_namespaces_and_deleted_copies_get_the_new_content_and_edited_
     await stage.at_step(2, "a-new", "t0", "t1", "t2", "t5")
 
 
-# --- other changes meanwhile ----------------------------------------------------------------------
-
-
-async def test_a_change_back_to_what_few_copies_hold_is_a_change(cluster, stage):
-    stage.edit(**spec(steps=["5", "100%"]))
-    stage.change("new")
-    await stage.at_step(1, "t0", "t1", "t2", "t3", "t4")
-    stage.edit(**spec(steps=["1", "100%"]))
-    stage.change("old")
-    await stage.at_step(1, "t0", "t5", value="old")
-    stage.wait()
-    await stage.done("old")
-
-
-async def test_a_change_of_the_source_without_a_change_of_the_content_does_nothing(cluster, stage):
-    before = stage.rollout
-    body = cluster.found("configmaps", HOME, "x")
-    metadata = {**body["metadata"], "finalizers": ["example.com/x"]}
-    cluster.write(path_of("configmaps", HOME, "x"), {**body, "metadata": metadata})
-    await stage.settled()
-    assert stage.rollout == before
-    assert reason(cluster, "r") == "Synced"
-
-
 # --- restarts, pauses, deletion -------------------------------------------------------------------
 
 
@@ -308,29 +256,6 @@ async def test_a_restart_goes_on_where_the_rollout_was(cluster, stage):
     stage.change("newer")
     await stage.start()
     await stage.at_step(1, "t0", value="newer")
-
-
-@pytest.mark.parametrize("paused", [{"suspend": True}, {"mode": "Plan"}])
-async def test_a_paused_rule_takes_no_step_and_goes_on_afterwards(cluster, stage, paused):
-    await stage.first_step()
-    stage.edit(**paused)
-    await until(lambda: reason(cluster, "r") in ("Suspended", "Planned"), "paused")
-    stage.wait()
-    await stage.settled()
-    assert stage.holding("new") == ["t0"]
-    assert stage.rollout["step"] == 1
-    stage.edit(suspend=False, mode="Apply")
-    await stage.at_step(2, "t0", "t1", "t2")
-
-
-async def test_an_edit_that_is_invalid_keeps_the_state(cluster, stage):
-    await stage.first_step()
-    stage.edit(limit=0)
-    await until(lambda: reason(cluster, "r") == "InvalidSpec", "invalid")
-    assert stage.rollout["step"] == 1
-    stage.edit(limit=100)
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2")
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -382,21 +307,6 @@ async def test_a_lost_key_starts_no_rollout(cluster, stage):
 
 
 # --- other kinds of rules -------------------------------------------------------------------------
-
-
-async def test_of_several_sources_a_namespace_gets_all_copies_at_its_turn(cluster):
-    rule = {"source": {"kind": "ConfigMap", "selector": {"matchLabels": {"copy": "yes"}}}}
-
-    async with staged(cluster) as stage:
-        stage.change("old", "y")
-        stage.edit(**rule)
-        await until(lambda: len(stage.holding("old", "y")) == TARGETS, "both")
-        await stage.done("old")
-        stage.change("new", "y")
-        await until(lambda: stage.rollout.get("step") == 1 and "nextAt" in stage.rollout, "begun")
-        assert stage.holding("new", "y") == ["t0"]
-        stage.wait()
-        await until(lambda: len(stage.holding("new", "y")) == 3, "the second step")
 
 
 TEMPLATE = {
@@ -524,38 +434,6 @@ async def healthy(cluster) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
-    stage = healthy
-    workload(cluster, "t2", ready=0)
-    await stage.first_step()
-    stage.wait(PAUSE - 30)
-    stage.edit(**spec(health=True, steps=["3", "100%"]))
-    await stage.at_step(1, "t0", "t1", "t2")
-    stage.wait(60)
-    await stage.settled()
-    await stage.at_step(1, "t0", "t1", "t2")
-    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
-    workload(cluster, "t1", ready=0)
-    stage.wait()
-    await stopped(stage, "t1")
-
-
-async def test_a_stopped_step_that_an_edit_has_made_larger_is_written_before_the_next_one(
-    cluster, healthy
-):
-    stage = healthy
-    await stop_at_first_step(stage)
-    stage.edit(**spec(health=True, steps=["3", "100%"]))
-    await until(lambda: stage.rollout.get("steps") == 2, "the edit is seen")
-    await stage.settled()
-    assert stage.holding("new") == ["t0"]
-    workload(cluster, "t0")
-    await stage.at_step(1, "t0", "t1", "t2")
-    assert "stopped" not in stage.rollout
-    stage.wait()
-    await until(lambda: len(stage.holding("new")) == TARGETS, "the last step")
-
-
 async def stop_at_first_step(stage: Stage) -> None:
     """Its consumer isn't healthy any more."""
     await stage.first_step()
@@ -598,33 +476,6 @@ async def test_a_consumer_that_was_healthy_and_isnt_any_more_stops_the_rollout(c
     assert reason(cluster, "r") == "RolloutStopped"
 
 
-async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
-    stage = healthy
-    workload(cluster, "t0", "api")
-    await stop_at_first_step(stage)
-    workload(cluster, "t0", "api", ready=0)
-    workload(cluster, "t0", ready=1)
-    await until(lambda: "t0/api isn't healthy" in stage.message, "another one isn't")
-    workload(cluster, "t0", "api", ready=1)
-    await stage.at_step(2, "t0", "t1", "t2")
-    assert "stopped" not in stage.rollout
-    stage.wait()
-    await stage.at_step(3, *(f"t{n}" for n in range(6)))
-    assert "it ends at" in stage.message
-    stage.wait()
-    await stage.done()
-
-
-async def test_a_stopped_rollout_starts_over_when_the_source_changes(cluster, healthy):
-    stage = healthy
-    await stop_at_first_step(stage)
-    stage.change("newer")
-    await stage.at_step(1, "t0", value="newer")
-    assert stage.rollout["unhealthyBefore"] == ["t0/Deployment/web"]
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2", value="newer")  # it wasn't healthy before
-
-
 async def test_a_stopped_rollout_is_resumed_at_its_step_only(cluster, healthy):
     stage = healthy
     await stop_at_first_step(stage)
@@ -644,33 +495,9 @@ async def test_a_rollout_is_finished_at_once_also_a_stopped_one(cluster, healthy
     await stop_at_first_step(stage)
     stage.finish()
     await stage.done()
-    stage.edit(**spec(steps=["1", "100%"]))
-    for value in ("newer", "new"):  # it isn't for another content, nor for this one again
-        stage.passed += timedelta(seconds=2)
-        stage.change(value)
-        await stage.at_step(1, "t0", value=value)
-        stage.wait()
-        await stage.done(value)
-
-
-async def test_what_was_unhealthy_or_didnt_exist_before_stops_nothing(cluster, healthy):
-    stage = healthy
-    workload(cluster, "t0", ready=0)
-    await stage.first_step()
-    path = workload(cluster, "t0", "late", ready=0)
-    body = cluster.objects[path]
-    body["metadata"]["creationTimestamp"] = "2126-01-01T00:00:00Z"
-    stage.wait()
-    await stage.at_step(2, "t0", "t1", "t2")
-
-
-async def test_health_waits_at_least_the_operators_time(cluster):
-    quick = spec(health=True, pause="1s")
-    async with staged(cluster, quick, rollout_health_pause=PAUSE) as stage:
-        await stage.first_step()
-        stage.wait(PAUSE - 30)
-        await stage.settled()
-        await stage.at_step(1, "t0")
+    stage.passed += timedelta(seconds=2)
+    stage.change("newer")
+    await stage.at_step(1, "t0", value="newer")  # it isn't for another content
 
 
 def refuse_workloads(cluster) -> None:
@@ -696,16 +523,6 @@ async def test_without_the_permission_nothing_is_written_and_the_status_names_it
         cluster.behave()
         stage.look()
         await stage.at_step(1, "a-new")
-
-
-async def test_a_rule_that_gives_its_rollout_up_is_no_longer_held_by_its_fault(cluster):
-    async with staged(cluster, spec(health=True)) as stage:
-        refuse_workloads(cluster)
-        stage.change("new")
-        await until(lambda: is_failing(cluster, "r"), "said")
-        stage.edit(rollout=None)
-        await until(lambda: len(stage.holding("new")) == TARGETS, "written at once")
-        await until(lambda: reason(cluster, "r") == "Synced", "Synced")
 
 
 def consumers_to_restart(cluster) -> None:
@@ -740,6 +557,55 @@ async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(clu
         assert restarts(cluster) == [f"t{n}" for n in range(TARGETS)]
 
 
+async def test_namespaces_that_an_edit_adds_to_a_step_have_their_own_pause(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t2", ready=0)
+    await stage.first_step()
+    stage.wait(PAUSE - 30)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await stage.at_step(1, "t0", "t1", "t2")
+    stage.wait(60)
+    await stage.settled()
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert stage.rollout["unhealthyBefore"] == ["t2/Deployment/web"]
+    workload(cluster, "t1", ready=0)
+    stage.wait()
+    await stopped(stage, "t1")
+
+
+async def test_a_stopped_step_that_an_edit_has_made_larger_is_written_before_the_next_one(
+    cluster, healthy
+):
+    stage = healthy
+    await stop_at_first_step(stage)
+    stage.edit(**spec(health=True, steps=["3", "100%"]))
+    await until(lambda: stage.rollout.get("steps") == 2, "the edit is seen")
+    await stage.settled()
+    assert stage.holding("new") == ["t0"]
+    workload(cluster, "t0")
+    await stage.at_step(1, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await until(lambda: len(stage.holding("new")) == TARGETS, "the last step")
+
+
+async def test_a_stopped_rollout_goes_on_when_the_consumer_recovers(cluster, healthy):
+    stage = healthy
+    workload(cluster, "t0", "api")
+    await stop_at_first_step(stage)
+    workload(cluster, "t0", "api", ready=0)
+    workload(cluster, "t0", ready=1)
+    await until(lambda: "t0/api isn't healthy" in stage.message, "another one isn't")
+    workload(cluster, "t0", "api", ready=1)
+    await stage.at_step(2, "t0", "t1", "t2")
+    assert "stopped" not in stage.rollout
+    stage.wait()
+    await stage.at_step(3, *(f"t{n}" for n in range(6)))
+    assert "it ends at" in stage.message
+    stage.wait()
+    await stage.done()
+
+
 async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluster):
     consumers_to_restart(cluster)
     async with staged(cluster, spec(restart="Consumers")) as stage:
@@ -752,3 +618,18 @@ async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluste
         stage.finish()
         await stage.done("newer")
         assert restarts(cluster) == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]
+
+
+async def test_the_log_says_which_step_copies_were_written_for(stage, caplog):
+    async def logged(text: str) -> None:
+        await until(lambda: any(text in line for line in caplog.messages), text)
+
+    caplog.set_level(logging.INFO, logger="copyrator.copies.rules.status")
+    await stage.first_step()
+    await logged(f"updated 1 copy: source {HOME}/x is new or changed")
+    stage.wait()
+    await stage.at_step(2, "t0", "t1", "t2")
+    await logged("updated 2 copies: rollout step 2")
+    stage.finish()
+    await stage.done()
+    await logged("updated 3 copies: the rollout is finished at once")

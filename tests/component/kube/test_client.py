@@ -1,4 +1,4 @@
-"""The client turns every answer, and every lack of one, into a result or a typed error."""
+"""The client: what it sends, what answers become, which kinds there are, what rights it lacks."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from prometheus_client import generate_latest
+from tests.clock import Clock
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
 from copyrator.api.schema import NOT_WHOLE, TOO_DEEP
@@ -19,8 +20,20 @@ from copyrator.kube import errors
 from copyrator.kube.client import transport
 from copyrator.kube.client.client import KubeClient, PatchType
 from copyrator.kube.client.transport import Connection, Endpoint
-from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
+from copyrator.kube.errors import Permission, Refusal
+from copyrator.kube.permissions import FORGET, MissingPermissions
+from copyrator.kube.resources import (
+    CONFIGMAPS,
+    NAMESPACES,
+    NETWORKPOLICIES,
+    SECRETS,
+    Discovery,
+    Resource,
+)
 from copyrator.metrics import Metrics
+
+# --- The client turns every answer, and every lack of one, into a result or a typed error ---------
+
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"k": "v"}}
@@ -50,27 +63,6 @@ async def test_every_write_carries_our_field_manager(client: KubeClient, api: Fa
     writes = [seen for seen in api.seen if seen.verb in {"create", "update", "patch"}]
     assert len(writes) == 4
     assert {seen.params["fieldManager"] for seen in writes} == {"copyrator"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "media_type"),
-    [
-        (PatchType.MERGE, "application/merge-patch+json"),
-        (PatchType.JSON, "application/json-patch+json"),
-        (PatchType.APPLY, "application/apply-patch+yaml"),
-    ],
-)
-async def test_a_patch_says_its_media_type(
-    client: KubeClient, api: FakeApi, kind: PatchType, media_type: str
-) -> None:
-    api.put("a")
-    await client.patch(
-        CONFIGMAPS, "ns", "a", {}, kind=kind, force=kind is PatchType.APPLY, field_manager="other"
-    )
-    seen = api.seen[-1]
-    assert seen.headers["Content-Type"] == media_type
-    assert seen.params["fieldManager"] == "other"
-    assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
 
 
 async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeApi) -> None:
@@ -158,19 +150,6 @@ async def test_a_delete_carries_what_it_was_decided_on(client: KubeClient, api: 
     }
 
 
-async def test_connections_are_kept_and_used_again(client: KubeClient, api: FakeApi) -> None:
-    ports = set()
-
-    async def note_port(request: Any) -> Any:
-        ports.add(request.transport.get_extra_info("peername")[1])
-        return await raw(b"{}")(request)
-
-    api.always("get", note_port)
-    for _ in range(10):
-        await client.get(CONFIGMAPS, "ns", "a")
-    assert len(ports) == 1
-
-
 WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies here'
 
 
@@ -181,8 +160,6 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies 
         (error(400, "", WEBHOOK), errors.AdmissionDenied),
         (raw(b"404 page not found", "text/plain", 404), errors.NotFound),
         (raw(b"<html>Bad Gateway</html>", "text/html", 502), errors.ServerError),
-        (raw(b"", status=302), errors.ApiError),
-        (raw(b'{"metadata": {"na'), errors.BrokenAnswer),
         (raw(b"<html>log in here</html>", "text/html"), errors.BrokenAnswer),
         (raw(b"[]"), errors.BrokenAnswer),
         (raw(b""), errors.BrokenAnswer),
@@ -204,12 +181,6 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
             await client.get(CONFIGMAPS, "ns", "a")
 
 
-async def test_a_name_that_does_not_resolve_is_unreachable() -> None:
-    async with KubeClient(Connection(Endpoint(host="http://no-such-host.invalid"))) as client:
-        with pytest.raises(errors.Unreachable, match=r"no-such-host\.invalid"):
-            await client.get(CONFIGMAPS, "ns", "a")
-
-
 async def test_a_server_that_does_not_answer_in_time_is_unreachable(
     client: KubeClient, api: FakeApi
 ) -> None:
@@ -217,21 +188,6 @@ async def test_a_server_that_does_not_answer_in_time_is_unreachable(
     with pytest.raises(errors.Unreachable) as caught:
         await client.request("GET", "/api/v1/namespaces/ns/configmaps/a", timeout=0.05)
     assert caught.value.reason == "Timeout"
-
-
-async def test_a_closed_client_is_unreachable_not_a_crash(api: FakeApi) -> None:
-    client = KubeClient(Connection(Endpoint(host=api.url)))
-    await client.close()
-    with pytest.raises(errors.Unreachable):
-        await client.get(CONFIGMAPS, "ns", "a")
-
-
-async def test_plain_http_where_tls_is_spoken_is_unreachable(api: FakeApi) -> None:
-    host = api.url.replace("http://", "https://")
-    endpoint = Endpoint(host=host, ssl=ssl.create_default_context())
-    async with KubeClient(Connection(endpoint)) as client:
-        with pytest.raises(errors.Unreachable):
-            await client.get(CONFIGMAPS, "ns", "a")
 
 
 async def test_a_refused_token_is_renewed_once_and_the_request_succeeds(api: FakeApi) -> None:
@@ -253,44 +209,6 @@ async def test_a_token_that_stays_refused_is_not_renewed_at_every_request(api: F
                 await client.get(CONFIGMAPS, "ns", "a")
     assert connection.generation == 1
     assert api.count("get") == 5
-
-
-async def test_a_token_that_can_expire_is_read_again_before_it_is_refused(api: FakeApi) -> None:
-    api.put("a")
-    now = [0.0]
-    tokens = iter(["Bearer second", "Bearer third"])
-
-    async def load() -> Endpoint:
-        return Endpoint(host=api.url, authorization=next(tokens), valid_for=60.0)
-
-    first = Endpoint(host=api.url, authorization="Bearer first", valid_for=60.0)
-    connection = Connection(first, loader=load, clock=lambda: now[0])
-    async with KubeClient(connection) as client:
-        for moment in (0, 59, 61, 100, 130):
-            now[0] = moment
-            await client.get(CONFIGMAPS, "ns", "a")
-    used = [seen.headers["Authorization"].split()[1] for seen in api.seen]
-    assert used == ["first", "first", "second", "second", "third"]
-
-
-async def test_credentials_that_can_not_be_read_again_are_used_on_and_told_once(
-    api: FakeApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    api.put("a")
-    now = [0.0]
-
-    async def load() -> Endpoint:
-        raise OSError("token: no such file")
-
-    first = Endpoint(host=api.url, authorization="Bearer first", valid_for=60.0)
-    connection = Connection(first, loader=load, clock=lambda: now[0])
-    async with KubeClient(connection) as client:
-        for moment in (61, 80, 100, 120):
-            now[0] = moment
-            await client.get(CONFIGMAPS, "ns", "a")
-    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "credentials can't be renewed (given): token: no such file"
-    ]
 
 
 async def test_retry_after_is_understood_and_told_to_the_limit(api: FakeApi) -> None:
@@ -351,17 +269,6 @@ async def test_a_list_comes_in_pages(client: KubeClient, api: FakeApi) -> None:
     assert accept == {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
 
 
-async def test_pages_of_whole_objects_are_sized_by_their_bytes(
-    client: KubeClient, api: FakeApi
-) -> None:
-    for number in range(130):
-        api.put(f"c{number:03}", data={"blob": "x" * 100_000})
-    sizes = [len(page.items) async for page in client.list_pages(CONFIGMAPS)]
-    assert sizes[0] == 100
-    assert sizes[1:] == [30]
-    assert int(api.of("list")[1].params["limit"]) == 41  # about 4 MB
-
-
 async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,13 +283,12 @@ async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     assert max(page.size for page in found) < 70_000
 
 
-@pytest.mark.parametrize("levels", [2_000, 9_000])
 async def test_a_deeply_nested_object_is_read_apart_from_a_long_page(
-    client: KubeClient, api: FakeApi, levels: int
+    client: KubeClient, api: FakeApi
 ) -> None:
     for number in range(20):
         api.put(f"c{number:02}", data={"blob": "x" * 200_000})
-    deep = b"[" * levels + b"]" * levels
+    deep = b"[" * 9_000 + b"]" * 9_000
     asked: list[int] = []
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -400,28 +306,10 @@ async def test_a_deeply_nested_object_is_read_apart_from_a_long_page(
     assert asked[:2] == [100, 12]
 
 
-async def test_selectors_and_the_version_go_to_the_server(client: KubeClient, api: FakeApi) -> None:
-    api.script("list", error(410))
-    with pytest.raises(errors.Gone):
-        async for _ in client.list_pages(
-            CONFIGMAPS, "ns", label_selector="a=b", field_selector="c=d", resource_version="0"
-        ):
-            pass
-    assert api.seen[-1].path == "/api/v1/namespaces/ns/configmaps"
-    assert api.seen[-1].params == {
-        "labelSelector": "a=b",
-        "fieldSelector": "c=d",
-        "resourceVersion": "0",
-        "limit": "100",
-    }
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
         b"{}",
-        b'{"kind": "ConfigMapList", "items": []}',
         b'{"kind": "ConfigMapList", "metadata": {}, "items": []}',
         b'{"kind": "ConfigMapList", "metadata": {"resourceVersion": "1"}, "items": [{"a"',
         b'{"kind": "Status", "metadata": {"resourceVersion": "1"}}',
@@ -447,37 +335,6 @@ async def test_a_watch_tells_events_of_any_length(client: KubeClient, api: FakeA
         async for found in client.watch(CONFIGMAPS, resource_version="0")
     ]
     assert seen == [("ADDED", "a"), ("ADDED", "big"), ("DELETED", "a")]
-
-
-async def test_an_error_within_a_watch_is_raised_as_what_it_is(
-    client: KubeClient, api: FakeApi
-) -> None:
-    gone = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
-    ill = b'{"type":"ERROR","object":{"kind":"Status","code":500,"reason":"InternalError"}}\n'
-    api.script("watch", stream(gone), stream(ill))
-    with pytest.raises(errors.Gone):
-        _ = [event async for event in client.watch(CONFIGMAPS, resource_version="1")]
-    with pytest.raises(errors.ServerError):
-        _ = [event async for event in client.watch(CONFIGMAPS, resource_version="1")]
-
-
-@pytest.mark.parametrize("then", ["end", "cut"])
-async def test_a_watch_that_ends_within_an_event_is_a_broken_answer(
-    client: KubeClient, api: FakeApi, then: str
-) -> None:
-    api.script("watch", stream(event("ADDED", "a", 1), event("ADDED", "b", 2)[:40], then=then))
-    watch = client.watch(CONFIGMAPS, resource_version="0")
-    assert (await anext(watch)).object["metadata"]["name"] == "a"
-    with pytest.raises(errors.Unreachable):
-        await anext(watch)
-
-
-async def test_a_silent_watch_is_given_up(client: KubeClient, api: FakeApi) -> None:
-    api.script("watch", stream(event("ADDED", "a", 1), then="silence"))
-    with pytest.raises(errors.Unreachable) as caught:
-        async for _ in client.watch(CONFIGMAPS, resource_version="0", silence=0.1):
-            pass
-    assert caught.value.reason == "Timeout"
 
 
 async def test_watches_beyond_the_limit_fail_visibly_and_leave_requests_alone(
@@ -517,16 +374,6 @@ async def test_requests_are_counted_by_verb_resource_and_code(api: FakeApi) -> N
     ]:
         labels = f'code="{code}",resource="{resource}",verb="{verb}"'
         assert f"copyrator_api_requests_total{{{labels}}} 1.0" in shown
-
-
-async def test_a_log_is_read_as_text_whatever_its_bytes_are(
-    client: KubeClient, api: FakeApi
-) -> None:
-    api.script("get", raw(b"line\n\xff\n", "text/plain"))
-    text = await client.read_log("ns", "pod", "main", tail_lines=20, limit_bytes=4096)
-    assert text == "line\n\N{REPLACEMENT CHARACTER}\n"
-    assert api.seen[-1].path == "/api/v1/namespaces/ns/pods/pod/log"
-    assert api.seen[-1].params == {"container": "main", "tailLines": "20", "limitBytes": "4096"}
 
 
 async def test_no_body_appears_in_the_log_even_at_debug(
@@ -629,3 +476,299 @@ async def test_few_connect_at_once_and_a_free_connection_is_used_meanwhile(
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
     assert most == transport.CONNECTS_AT_ONCE
+
+
+# --- Kinds are asked for when they are needed, together, and not again and again ------------------
+
+
+def group(name: str, *kinds: str, versions: tuple[str, ...] = ("v1",)) -> dict[str, Any]:
+    def served(kind: str, version: str) -> dict[str, Any]:
+        response = {"group": name, "version": version, "kind": kind}
+        return {"resource": f"{kind.lower()}s", "scope": "Namespaced", "responseKind": response}
+
+    return {
+        "metadata": {"name": name},
+        "versions": [
+            {"version": version, "resources": [served(kind, version) for kind in kinds]}
+            for version in versions
+        ],
+    }
+
+
+class Served:
+    def __init__(self, api: FakeApi) -> None:
+        self.groups: list[dict[str, Any]] = []
+        self.requests: list[str] = []
+        api.always("get", self.answer)
+        api.always("list", self.answer)
+
+    async def answer(self, request: Any) -> Any:
+        assert "as=APIGroupDiscoveryList" in request.headers["Accept"]
+        self.requests.append(request.path)
+        items = self.groups if request.path == "/apis" else []
+        return web.json_response({"kind": "APIGroupDiscoveryList", "items": items})
+
+
+@pytest.fixture
+def served(api: FakeApi) -> Served:
+    return Served(api)
+
+
+async def test_many_questions_at_once_are_one_to_the_server(
+    client: KubeClient, served: Served
+) -> None:
+    served.groups = [group("x.io", "Thing")]
+    discovery = Discovery(client)
+    await asyncio.gather(*(discovery.resolve("Thing") for _ in range(20)))
+    assert served.requests == ["/api", "/apis"]
+
+
+async def test_a_missing_kind_is_asked_for_again_only_after_a_while(
+    client: KubeClient, served: Served
+) -> None:
+    now = [0.0]
+    discovery = Discovery(client, patience=10, clock=lambda: now[0])
+    for _ in range(5):
+        with pytest.raises(errors.KindUnavailable, match="CRD"):
+            await discovery.resolve("Thing")
+    assert len(served.requests) == 2
+    served.groups = [group("x.io", "Thing")]
+    now[0] = 11
+    assert (await discovery.resolve("Thing")).group == "x.io"
+    with pytest.raises(errors.KindUnavailable, match=r"no kind things; did you mean Thing\?"):
+        await discovery.resolve("things")
+
+
+async def test_a_kind_of_two_groups_needs_an_api_version_unless_it_is_well_known(
+    client: KubeClient, served: Served
+) -> None:
+    served.groups = [
+        group("a.io", "Thing"),
+        group("b.io", "Thing"),
+        group("crd.projectcalico.org", "NetworkPolicy"),
+    ]
+    discovery = Discovery(client)
+    with pytest.raises(errors.AmbiguousKind, match=r"a\.io/v1 or b\.io/v1"):
+        await discovery.resolve("Thing")
+    assert (await discovery.resolve("Thing", "b.io/v1")).group == "b.io"
+    assert await discovery.resolve("NetworkPolicy") == NETWORKPOLICIES
+    calico = await discovery.resolve("NetworkPolicy", "crd.projectcalico.org/v1")
+    assert calico.group == "crd.projectcalico.org"
+
+
+async def test_a_server_that_can_not_be_asked_is_not_a_missing_kind(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.always("get", error(503))
+    api.always("list", error(503))
+    with pytest.raises(errors.ServerError):
+        await Discovery(client).resolve("Thing")
+
+
+async def test_a_kind_of_one_group_is_found_in_any_version(
+    client: KubeClient, served: Served
+) -> None:
+    """As a plan names it: by group and kind."""
+    served.groups = [
+        group("a.io", "Thing", versions=("v2", "v1")),
+        group("b.io", "Thing"),
+        group("crd.projectcalico.org", "NetworkPolicy"),
+    ]
+    discovery = Discovery(client)
+    assert await discovery.in_group("NetworkPolicy", "networking.k8s.io") == NETWORKPOLICIES
+    assert served.requests == [], "it is well known"
+    assert await discovery.in_group("Thing", "a.io") == Resource("a.io", "v2", "things", "Thing")
+    calico = await discovery.in_group("NetworkPolicy", "crd.projectcalico.org")
+    assert calico is not None
+    assert calico.group == "crd.projectcalico.org"
+    assert await discovery.in_group("Thing", "c.io") is None
+    assert await discovery.in_group("Thing", "c.io") is None
+    assert served.requests == ["/api", "/apis"]
+
+
+# --- The operator's list of rights that it lacks: filled by refusals, emptied by what is granted --
+
+
+CREATE = Permission("", "secrets", "create")
+DENIED = (
+    'secrets is forbidden: User "u" cannot create resource "secrets" in API group "" '
+    'in the namespace "ns"'
+)
+
+
+class Authorizer:
+    """Answers reviews."""
+
+    def __init__(self):
+        self.allowed = False
+        self.asked = []
+
+    async def request(self, _method, _path, *, body, **_):
+        self.asked.append(body["spec"]["resourceAttributes"])
+        if self.allowed is None:
+            raise errors.Forbidden("you may not ask")
+        return {"status": {"allowed": self.allowed}}
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def lacking(clock):
+    return MissingPermissions(clock=clock)
+
+
+@pytest.fixture
+def authorizer():
+    return Authorizer()
+
+
+async def review(lacking, authorizer, clock, seconds):
+    """Look once a second; return whether anything was granted."""
+    granted = False
+    for _ in range(seconds):
+        clock.now += 1
+        granted |= await lacking.review(authorizer)
+    return granted
+
+
+async def test_a_request_that_is_refused_shows_the_right_that_is_missing(api: FakeApi):
+    lacking = MissingPermissions()
+    assert lacking.sentence() is None
+    api.script("create", error(403, "Forbidden", DENIED))
+    connection = Connection(Endpoint(host=api.url))
+    async with KubeClient(connection, on_refused=lacking.refused) as client:
+        with pytest.raises(errors.Forbidden):
+            await client.create(SECRETS, "ns", {"metadata": {"name": "a"}})
+    assert "create secrets in ns" in str(lacking.sentence())
+
+
+async def test_what_is_granted_is_forgotten_and_tried_again(lacking, authorizer, clock, caplog):
+    caplog.set_level(logging.INFO)
+    lacking.refused(Refusal(CREATE, "a", "x"))
+    lacking.refused(Refusal(CREATE, "b", "y"))
+    assert not await review(lacking, authorizer, clock, 60)
+    assert lacking.missing() == [Refusal(CREATE, "b", "y")]
+    assert len(authorizer.asked) < 10, "ever more slowly"
+    assert authorizer.asked[0]["namespace"] == "b"
+    assert authorizer.asked[0]["name"] == "y"
+    authorizer.allowed = True
+    assert await review(lacking, authorizer, clock, 31)
+    assert lacking.sentence() is None
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(":")[0] for line in said] == [
+        "Missing permission",
+        "Permission granted",
+    ]
+
+
+async def test_a_yes_that_isnt_true_is_believed_ever_more_seldom(lacking, authorizer, clock):
+    authorizer.allowed = True
+    granted = 0
+    for _ in range(600):
+        lacking.refused(Refusal(CREATE, "a"))
+        granted += await review(lacking, authorizer, clock, 1)
+    assert 2 < granted < 12
+
+
+async def test_a_refusal_elsewhere_during_a_review_isnt_granted_by_it(lacking, authorizer, clock):
+    """It may be allowed in the one namespace, and not in the other."""
+
+    async def request(*args, **options):
+        lacking.refused(Refusal(CREATE, "b"))
+        return await Authorizer.request(authorizer, *args, **options)
+
+    authorizer.request, authorizer.allowed = request, True
+    lacking.refused(Refusal(CREATE, "a"))
+    assert not await review(lacking, authorizer, clock, 5)
+    assert lacking.missing() == [Refusal(CREATE, "b")]
+
+
+async def test_a_log_is_read_as_text_whatever_its_bytes_are(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.script("get", raw(b"line\n\xff\n", "text/plain"))
+    text = await client.read_log("ns", "pod", "main", tail_lines=20, limit_bytes=4096)
+    assert text == "line\n\N{REPLACEMENT CHARACTER}\n"
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/pods/pod/log"
+    assert api.seen[-1].params == {"container": "main", "tailLines": "20", "limitBytes": "4096"}
+
+
+async def test_selectors_and_the_version_go_to_the_server(client: KubeClient, api: FakeApi) -> None:
+    api.script("list", error(410))
+    with pytest.raises(errors.Gone):
+        async for _ in client.list_pages(
+            CONFIGMAPS, "ns", label_selector="a=b", field_selector="c=d", resource_version="0"
+        ):
+            pass
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/configmaps"
+    assert api.seen[-1].params == {
+        "labelSelector": "a=b",
+        "fieldSelector": "c=d",
+        "resourceVersion": "0",
+        "limit": "100",
+    }
+
+
+@pytest.mark.parametrize("then", ["end", "cut"])
+async def test_a_watch_that_ends_within_an_event_is_a_broken_answer(
+    client: KubeClient, api: FakeApi, then: str
+) -> None:
+    api.script("watch", stream(event("ADDED", "a", 1), event("ADDED", "b", 2)[:40], then=then))
+    watch = client.watch(CONFIGMAPS, resource_version="0")
+    assert (await anext(watch)).object["metadata"]["name"] == "a"
+    with pytest.raises(errors.Unreachable):
+        await anext(watch)
+
+
+async def test_plain_http_where_tls_is_spoken_is_unreachable(api: FakeApi) -> None:
+    host = api.url.replace("http://", "https://")
+    endpoint = Endpoint(host=host, ssl=ssl.create_default_context())
+    async with KubeClient(Connection(endpoint)) as client:
+        with pytest.raises(errors.Unreachable):
+            await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_a_closed_client_is_unreachable_not_a_crash(api: FakeApi) -> None:
+    client = KubeClient(Connection(Endpoint(host=api.url)))
+    await client.close()
+    with pytest.raises(errors.Unreachable):
+        await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_an_api_server_that_doesnt_tell_is_no_grant(lacking, authorizer, clock):
+    authorizer.allowed = None
+    lacking.refused(Refusal(CREATE, "a"))
+    assert not await review(lacking, authorizer, clock, 10)
+    assert lacking.missing()
+
+
+async def test_what_nobody_asks_for_any_more_is_forgotten(lacking, authorizer, clock):
+    lacking.refused(Refusal(CREATE, "a"))
+    await review(lacking, authorizer, clock, int(FORGET))
+    assert lacking.missing()
+    await review(lacking, authorizer, clock, 2)
+    assert not lacking.missing()
+
+
+@pytest.mark.parametrize(
+    ("kind", "media_type"),
+    [
+        (PatchType.MERGE, "application/merge-patch+json"),
+        (PatchType.JSON, "application/json-patch+json"),
+        (PatchType.APPLY, "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_its_media_type(
+    client: KubeClient, api: FakeApi, kind: PatchType, media_type: str
+) -> None:
+    api.put("a")
+    await client.patch(
+        CONFIGMAPS, "ns", "a", {}, kind=kind, force=kind is PatchType.APPLY, field_manager="other"
+    )
+    seen = api.seen[-1]
+    assert seen.headers["Content-Type"] == media_type
+    assert seen.params["fieldManager"] == "other"
+    assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)

@@ -3,33 +3,20 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.component.oci.fake_registry import FakeRegistry
 from tests.component.oci.signed_registry import SignedRegistry
-
-from copyrator.oci.client import RegistryClient
 
 
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
-    registry = FakeRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client(60.0)
-    yield client
-    await client.close()
+    async with FakeRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture
 async def signed() -> AsyncIterator[SignedRegistry]:
-    registry = SignedRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
+    async with SignedRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture(params=[True, False], ids=["referrers", "fallback tag"])

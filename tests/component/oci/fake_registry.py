@@ -13,14 +13,17 @@ import tarfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from copyrator.metrics import Metrics
+from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
+from copyrator.oci.exchange import Repository
 from copyrator.oci.transport import Network, Rate
 
 UNHURRIED = Rate(per_second=10_000.0)
@@ -107,17 +110,53 @@ class FakeRegistry:
     """While set and not passed, manifests wait for it."""
     server: TestServer | None = None
     scheme: str = "http"
+    tls: ssl.SSLContext | None = None
 
     async def start(self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._serve)
         self.server = TestServer(app, host=address)
-        await self.server.start_server(ssl=tls)
+        await self.server.start_server(ssl=tls or self.tls)
         self.scheme = self.server.scheme
 
     async def stop(self) -> None:
+        if "client" in vars(self):
+            await self.client.close()
         if self.server is not None:
             await self.server.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @cached_property
+    def client(self) -> RegistryClient:
+        """One that asks it; closed with it."""
+        return registry_client(60.0)
+
+    @property
+    def app(self) -> Repository:
+        return self.repo("team/app")
+
+    def repo(self, name: str) -> Repository:
+        return Repository(self.host, name, plain_http=self.scheme == "http")
+
+    async def tags(self, credential: Credential | None = None) -> list[str]:
+        """Those of ``team/app``."""
+        found: list[str] = []
+
+        async def take(tags: list[str]) -> None:
+            found.extend(tags)
+
+        await self.client.tags(self.app, credential, take)
+        return found
+
+    async def resolve(self, credential: Credential | None = None, tag: str = "1.0.0") -> str:
+        """The digest of a tag of ``team/app``, by its client."""
+        return await self.client.digest(self.app, tag, credential)
 
     @property
     def host(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from aiohttp import web
@@ -22,8 +23,6 @@ from tests.signature_layout import (
 )
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
-from copyrator.oci.exchange import Repository
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import Found
 
@@ -46,9 +45,13 @@ class SignedRegistry(FakeRegistry):
     def __post_init__(self) -> None:
         self.digest = self.push(self.bundle)
 
-    @property
-    def repository(self) -> Repository:
-        return Repository(self.host, NAME, plain_http=True)
+    @cached_property
+    def finder(self) -> SignatureFinder:
+        return SignatureFinder(self.client)
+
+    async def find(self, credential: Credential | None = None) -> Found:
+        """The signatures of its bundle."""
+        return await self.finder.find(self.app, self.digest, credential)
 
     @property
     def paths(self) -> list[str]:
@@ -111,10 +114,3 @@ class SignedRegistry(FakeRegistry):
             headers["Link"] = f'<{request.path}?from={after}>; rel="next"'
         body = encoded(index(*some))
         return web.Response(body=body, content_type=INDEX_TYPE, headers=headers)
-
-
-async def find(
-    registry: SignedRegistry, client: RegistryClient, credential: Credential | None = None
-) -> Found:
-    """The signatures of the registry's bundle."""
-    return await SignatureFinder(client).find(registry.repository, registry.digest, credential)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import web
 from tests.component.kube.fake_api import hang
-from tests.component.oci.fake_registry import answering, registry_client
+from tests.component.oci.fake_registry import answering
 from tests.component.oci.signed_registry import SignedRegistry
 from tests.signature_layout import (
     BUNDLE_TYPE,
-    EMPTY_TYPE,
     IMAGE_TYPE,
     SIGN,
     bundle_of_chart,
@@ -24,8 +22,7 @@ from tests.signature_layout import (
 )
 
 from copyrator.oci import signatures
-from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AuthenticationFailed, RegistryError
+from copyrator.oci.errors import RegistryError
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import (
     ATTESTATION_BYTES,
@@ -38,63 +35,53 @@ TOO_LARGE = b"x" * (ATTESTATION_BYTES + 1)
 PROVENANCE = "https://slsa.dev/provenance/v1"
 
 
-@pytest.fixture
-def finder(client: RegistryClient) -> SignatureFinder:
-    return SignatureFinder(client)
-
-
 def attest(registry: SignedRegistry, blob: bytes = b"attested", **layout: str) -> str:
     return registry.sign(blob, **{"predicate": DEPLOYED_PREDICATE} | layout)
 
 
-async def find(registry: SignedRegistry, finder: SignatureFinder) -> tuple[Signature, ...]:
-    return (await finder.find_attestations(registry.repository, registry.digest, None)).signatures
+async def find(registry: SignedRegistry) -> tuple[Signature, ...]:
+    return (await registry.finder.find_attestations(registry.app, registry.digest, None)).signatures
 
 
-async def count_others(registry: SignedRegistry, finder: SignatureFinder) -> int:
-    return (await finder.find_attestations(registry.repository, registry.digest, None)).others
+async def count_others(registry: SignedRegistry) -> int:
+    return (await registry.finder.find_attestations(registry.app, registry.digest, None)).others
 
 
-async def test_a_digest_without_attestations_takes_two_requests(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    assert await find(either, finder) == ()
+async def test_a_digest_without_attestations_takes_two_requests(either: SignedRegistry) -> None:
+    assert await find(either) == ()
     assert either.paths == [
         f"referrers/{either.digest}",
         f"manifests/{fallback_tag(either.digest)}",
     ]
 
 
-async def test_an_attestation_is_found_and_not_read_again(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
+async def test_an_attestation_is_found_and_not_read_again(either: SignedRegistry) -> None:
     digest = attest(either)
 
-    (found,) = await find(either, finder)
+    (found,) = await find(either)
 
     assert (found.digest, found.blob) == (digest, b"attested")
     assert len(either.asked) == 4
-    assert await find(either, finder) == (found,)
+    assert await find(either) == (found,)
     assert len(either.asked) == 6, "only the lists are read again"
 
 
 @pytest.mark.promise
 async def test_a_list_that_names_an_attestation_of_another_digest_hides_it_from_nobody(
-    signed: SignedRegistry, finder: SignatureFinder
+    signed: SignedRegistry,
 ) -> None:
     """It may be a withdrawal, and who lists it elsewhere another tenant."""
     attest(signed)
-    other = SignedRegistry(bundle=bundle_of_chart("2.0.0"), entries=signed.entries)
-    other.untagged.update(signed.untagged)
-    await other.start()
+    async with SignedRegistry(bundle=bundle_of_chart("2.0.0"), entries=signed.entries) as other:
+        other.untagged.update(signed.untagged)
+        other.finder = signed.finder
 
-    assert await find(other, finder) == ()
-    assert [one.blob for one in await find(signed, finder)] == [b"attested"]
-    await other.stop()
+        assert await find(other) == ()
+        assert [one.blob for one in await find(signed)] == [b"attested"]
 
 
 async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(
-    either: SignedRegistry, finder: SignatureFinder
+    either: SignedRegistry,
 ) -> None:
     for i in range(60):
         either.sign(b"%d" % i)
@@ -103,37 +90,11 @@ async def test_signatures_and_other_attestations_are_left_out_and_do_not_count(
     either.attach(sigstore_bundle(either.bundle, b"", predicate=PROVENANCE), annotations=None)
     attest(either)
 
-    assert [one.blob for one in await find(either, finder)] == [b"attested"]
-    assert await count_others(either, finder) == 61, "attestations, and no signatures"
+    assert [one.blob for one in await find(either)] == [b"attested"]
+    assert await count_others(either) == 61, "attestations, and no signatures"
 
 
-async def test_attestations_are_no_signatures(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    for i in range(60):
-        attest(either, b"%d" % i)
-    either.sign(b"a bundle")
-
-    found = await finder.find(either.repository, either.digest, None)
-
-    assert [one.blob for one in found.signatures] == [b"a bundle"]
-
-
-async def test_an_entry_without_annotations_is_looked_into(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    """As go-containerregistry lists what cosign pushes."""
-    manifest = sigstore_bundle(
-        either.bundle, either.store(b"attested"), predicate=DEPLOYED_PREDICATE
-    )
-    either.attach(manifest, annotations=None, artifactType=EMPTY_TYPE)
-
-    assert [one.blob for one in await find(either, finder)] == [b"attested"]
-
-
-async def test_the_list_and_the_tag_of_one_digest_are_read_together(
-    signed: SignedRegistry, finder: SignatureFinder
-) -> None:
+async def test_the_list_and_the_tag_of_one_digest_are_read_together(signed: SignedRegistry) -> None:
     """What was mirrored may be only in the tag's index."""
     attest(signed, b"in both")
     other = sigstore_bundle(
@@ -143,34 +104,32 @@ async def test_the_list_and_the_tag_of_one_digest_are_read_together(
     entries = [*signed.entries, listed(encoded(other))]
     signed.push(index(*entries), fallback_tag(signed.digest))
 
-    assert {one.blob for one in await find(signed, finder)} == {b"in both", b"in the tag"}
+    assert {one.blob for one in await find(signed)} == {b"in both", b"in the tag"}
 
 
-async def test_two_hundred_are_read_and_one_more_is_too_many(
-    signed: SignedRegistry, finder: SignatureFinder
-) -> None:
+async def test_two_hundred_are_read_and_one_more_is_too_many(signed: SignedRegistry) -> None:
     signed.referrers_page = 90
     for i in range(ATTESTATIONS):
         attest(signed, b"%d" % i)
-    assert len(await find(signed, finder)) == ATTESTATIONS
+    assert len(await find(signed)) == ATTESTATIONS
     asked = len(signed.asked)
 
     attest(signed, b"one more")
 
     with pytest.raises(RegistryError, match="at most 200 attestations of a digest are"):
-        await find(signed, finder)
+        await find(signed)
     assert len(signed.asked) == asked + 4, "the lists, and none of them"
 
 
 async def test_ten_thousand_statements_are_too_many_and_none_is_read(
-    signed: SignedRegistry, finder: SignatureFinder
+    signed: SignedRegistry,
 ) -> None:
     entry = listed(encoded(sigstore_bundle(signed.bundle, b"x", predicate=DEPLOYED_PREDICATE)))
     signed.entries = [entry | {"digest": digest_of(b"%d" % i)} for i in range(10_000)]
     signed.referrers_page = 2_000
 
     with pytest.raises(RegistryError, match="at most 200"):
-        await find(signed, finder)
+        await find(signed)
     assert len(signed.asked) == 6, "the lists"
 
 
@@ -182,42 +141,38 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("where", "status"), UNREADABLE)
 async def test_what_cannot_be_read_is_never_taken_for_absent(
-    signed: SignedRegistry, finder: SignatureFinder, where: str, status: int
+    signed: SignedRegistry, where: str, status: int
 ) -> None:
     attest(signed)
     signed.fault, signed.fault_at = answering(status), f"/{where}"
 
     with pytest.raises(RegistryError):
-        await find(signed, finder)
+        await find(signed)
 
     signed.fault = None
-    assert len(await find(signed, finder)) == 1
+    assert len(await find(signed)) == 1
 
 
-async def test_who_may_not_see_the_lists_finds_nothing(
-    signed: SignedRegistry, finder: SignatureFinder
-) -> None:
+async def test_who_may_not_see_the_lists_finds_nothing(signed: SignedRegistry) -> None:
     """Registries without such lists answer so, too; without evidence nothing is promoted."""
     attest(signed)
     signed.fault, signed.fault_at = answering(403), "/referrers"
 
-    assert await find(signed, finder) == ()
+    assert await find(signed) == ()
 
 
-async def test_a_registry_that_hangs_is_not_waited_for(
-    signed: SignedRegistry, client: RegistryClient
-) -> None:
+async def test_a_registry_that_hangs_is_not_waited_for(signed: SignedRegistry) -> None:
     attest(signed)
     signed.fault, signed.fault_at = hang(), "/blobs/"
+    signed.finder = SignatureFinder(signed.client, seconds=0.2)
 
     with pytest.raises(RegistryError, match=r"reading the attestations of .* takes more"):
-        await find(signed, SignatureFinder(client, seconds=0.2))
+        await find(signed)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda it, _: it.push(b"{}", fallback_tag(it.digest)), "isn't an index of referrers"),
         (
             lambda it, _: it.attach(
                 sigstore_bundle(
@@ -237,17 +192,17 @@ async def test_a_registry_that_hangs_is_not_waited_for(
             f"{digest_of(b'big')}: not read, since its manifest has more than",
         ),
     ],
-    ids=["no index", "too large", "too large without annotations", "too large manifest"],
+    ids=["too large", "too large without annotations", "too large manifest"],
 )
 async def test_one_that_is_listed_and_unusable_makes_all_unusable(
-    signed: SignedRegistry, finder: SignatureFinder, change: object, why: str
+    signed: SignedRegistry, change: object, why: str
 ) -> None:
     digest = attest(signed)
     assert callable(change)
     change(signed, digest)
 
     with pytest.raises(RegistryError, match=why):
-        await find(signed, finder)
+        await find(signed)
 
 
 GONE = {
@@ -261,30 +216,28 @@ GONE = {
 
 @pytest.mark.parametrize("gone", GONE)
 async def test_one_that_is_listed_but_gone_counts_as_not_listed(
-    either: SignedRegistry, finder: SignatureFinder, gone: str
+    either: SignedRegistry, gone: str
 ) -> None:
     deleted = attest(either, b"deleted")
     GONE[gone](either, deleted)
     attest(either, b"stands")
 
-    found = await find(either, finder)
+    found = await find(either)
 
     assert [one.blob for one in found if one.blob != b"deleted"] == [b"stands"]
     assert (len(found) == 2) == (gone == "never there")
-    assert await count_others(either, finder) == 0
+    assert await count_others(either) == 0
 
 
-async def test_one_that_comes_later_than_its_entry_is_read_then(
-    signed: SignedRegistry, finder: SignatureFinder
-) -> None:
+async def test_one_that_comes_later_than_its_entry_is_read_then(signed: SignedRegistry) -> None:
     """A mirror may have the list before the manifest."""
     digest = attest(signed)
     kept = signed.untagged.pop(("team/app", digest))
-    assert await find(signed, finder) == ()
+    assert await find(signed) == ()
 
     signed.untagged["team/app", digest] = kept
 
-    assert len(await find(signed, finder)) == 1
+    assert len(await find(signed)) == 1
 
 
 def no_bundle(registry: SignedRegistry, **changes: object) -> dict[str, Any]:
@@ -311,14 +264,14 @@ OTHERS = {
 
 @pytest.mark.parametrize("tool", OTHERS)
 async def test_another_tools_under_the_same_type_is_passed_over_and_counted(
-    either: SignedRegistry, finder: SignatureFinder, tool: str
+    either: SignedRegistry, tool: str
 ) -> None:
     attest(either)
     either.attach(OTHERS[tool](either), annotations=None)
 
     for _ in range(2):  # read, and kept
-        assert [one.blob for one in await find(either, finder)] == [b"attested"]
-        assert await count_others(either, finder) == 1
+        assert [one.blob for one in await find(either)] == [b"attested"]
+        assert await count_others(either) == 1
 
 
 OF_NO_TYPE = {"mediaType": IMAGE_TYPE, "config": {"mediaType": ""}}
@@ -334,86 +287,33 @@ OF_NO_TYPE = {"mediaType": IMAGE_TYPE, "config": {"mediaType": ""}}
     ids=["index", "artifact manifest", "another type"],
 )
 async def test_what_is_listed_without_its_type_may_be_no_attestation(
-    either: SignedRegistry, finder: SignatureFinder, manifest: dict[str, Any]
+    either: SignedRegistry, manifest: dict[str, Any]
 ) -> None:
     attest(either)
     either.attach(OF_NO_TYPE | manifest, annotations=None, artifactType=None)
 
-    assert [one.blob for one in await find(either, finder)] == [b"attested"]
-    assert await count_others(either, finder) == 0
-
-
-async def test_an_entry_whose_digest_is_not_sha256_is_anothers(
-    either: SignedRegistry, finder: SignatureFinder
-) -> None:
-    """The operator pushes manifests with sha256 only."""
-    attest(either)
-    either.entries.append({"digest": "sha512:00", "artifactType": BUNDLE_TYPE})
-
-    assert len(await find(either, finder)) == 1
-
-
-@pytest.mark.parametrize(("where", "status"), [("manifests/sha256:", 503), ("blobs", 403)])
-async def test_what_cannot_be_read_is_named_with_the_reason(
-    signed: SignedRegistry, finder: SignatureFinder, where: str, status: int
-) -> None:
-    digest = attest(signed)
-    signed.fault, signed.fault_at = answering(status), f"/{where}"
-
-    with pytest.raises(RegistryError, match=f"the attestation {digest} can't be read: .*{status}"):
-        await find(signed, finder)
-
-
-@pytest.mark.parametrize("where", ["referrers", "manifests/sha256-", "manifests/sha256:", "blobs"])
-async def test_a_token_that_is_answered_403_is_renewed_once(
-    either: SignedRegistry, where: str
-) -> None:
-    """A permission that was given after the token was made is in the next token."""
-    attest(either)
-    either.auth = "bearer"
-    client = registry_client()
-    assert len(await find(either, SignatureFinder(client))) == 1
-    old = set(either.tokens)
-
-    async def forbidding(request: web.Request) -> web.StreamResponse:
-        sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if sent in old:
-            return web.Response(status=403)
-        return either._refusal(request) or await either.respond(request)
-
-    either.fault, either.fault_at = forbidding, f"/{where}"
-    before = either.count("GET", "/token")
-    assert len(await find(either, SignatureFinder(client))) == 1
-    assert either.count("GET", "/token") - before == 1
-
-    either.fault, before = answering(403), either.count("GET", "/token")
-    if where in ("referrers", "manifests/sha256-"):
-        await find(either, SignatureFinder(client))
-    else:
-        with pytest.raises(AuthenticationFailed, match="the attestation sha256:"):
-            await find(either, SignatureFinder(client))
-    assert either.count("GET", "/token") - before <= 1, "a lasting refusal isn't asked about again"
-    await client.close()
+    assert [one.blob for one in await find(either)] == [b"attested"]
+    assert await count_others(either) == 0
 
 
 async def test_what_is_kept_is_bounded(
-    signed: SignedRegistry, finder: SignatureFinder, monkeypatch: pytest.MonkeyPatch
+    signed: SignedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signatures, "ATTESTATIONS_KEPT", 5)
     for i in range(6):
         attest(signed, b"%d" % i)
-    await find(signed, finder)
+    await find(signed)
     asked = len(signed.asked)
 
-    assert len(await find(signed, finder)) == 6
+    assert len(await find(signed)) == 6
 
     assert len(signed.asked) > asked + 2, "the first one was forgotten"
 
 
 async def test_a_signature_that_is_annotated_as_ours_is_not_hidden_by_that(
-    signed: SignedRegistry, finder: SignatureFinder
+    signed: SignedRegistry,
 ) -> None:
     signed.sign(b"a bundle", predicate=SIGN)
     attest(signed, b"a bundle")
 
-    assert len(await find(signed, finder)) == 1
+    assert len(await find(signed)) == 1

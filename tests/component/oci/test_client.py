@@ -21,7 +21,7 @@ from tests.component.oci.fake_registry import (
 from copyrator.metrics import Metrics
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential, _realm
-from copyrator.oci.client import MANIFEST_BYTES, RegistryClient
+from copyrator.oci.client import MANIFEST_BYTES
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -40,24 +40,18 @@ ALICE = Credential("alice", "s3cret")
 BOB = Credential("bob", "wrong")
 
 
-def repository(registry: FakeRegistry, name: str = "team/app") -> Repository:
-    return Repository(registry.host, name, plain_http=True)
-
-
-async def test_an_exact_tag_is_one_head(registry: FakeRegistry, client: RegistryClient) -> None:
+async def test_an_exact_tag_is_one_head(registry: FakeRegistry) -> None:
     digest = registry.put("team/app", "1.0.0", "one")
 
-    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert await registry.resolve() == digest
     assert registry.asked == [("HEAD", "/v2/team/app/manifests/1.0.0")]
 
 
-async def test_a_registry_without_the_digest_header_is_read(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_registry_without_the_digest_header_is_read(registry: FakeRegistry) -> None:
     digest = registry.put("team/app", "1.0.0", "one")
     registry.digest_header = False
 
-    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert await registry.resolve() == digest
     assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
 
 
@@ -96,26 +90,26 @@ HEAD_BROKEN: dict[str, Handler] = {
 @pytest.mark.parametrize("credential", [ALICE, None])
 @pytest.mark.parametrize("fault", HEAD_BROKEN.values(), ids=HEAD_BROKEN)
 async def test_where_head_is_refused_or_broken_one_get_tells(
-    registry: FakeRegistry, client: RegistryClient, fault: Handler, credential: Credential | None
+    registry: FakeRegistry, fault: Handler, credential: Credential | None
 ) -> None:
     digest = digest_of(b'{"schemaVersion": 2, "layers": []}')
     registry.fault = head_only(fault)
 
-    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert await registry.resolve(credential) == digest
     assert registry.count("GET", "/manifests/") == 1
-    found = await client.artifact(repository(registry), digest, credential)
+    found = await registry.client.artifact(registry.app, digest, credential)
     assert found == Artifact(digest, OCI_MANIFEST, 34)
     assert registry.count("GET", "/manifests/") == 2
 
 
 @pytest.mark.parametrize("status", HEAD_REFUSED)
 async def test_where_get_is_refused_as_head_is_the_error_takes_one_get(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     registry.fault = answering(status)
 
     with pytest.raises(RegistryError):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
     assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
 
 
@@ -132,73 +126,56 @@ async def test_where_get_is_refused_as_head_is_the_error_takes_one_get(
     ids=["429", "429 with a time", "503 with a time", "redirect", "another digest", "no token"],
 )
 async def test_a_pause_or_a_fault_that_is_not_of_head_takes_no_get(
-    registry: FakeRegistry, client: RegistryClient, fault: Handler
+    registry: FakeRegistry, fault: Handler
 ) -> None:
     registry.fault = fault
 
     with pytest.raises(RegistryError):
-        await client.digest(repository(registry), digest_of(b"one"), ALICE)
+        await registry.resolve(ALICE, digest_of(b"one"))
     assert registry.count("GET", "/manifests/") == 0
 
 
 @pytest.mark.parametrize("body", ["<p>Please log in</p>", '{"tags": []}', "[]", "", "[" * 10_000])
-async def test_what_is_no_manifest_has_no_digest(
-    registry: FakeRegistry, client: RegistryClient, body: str
-) -> None:
+async def test_what_is_no_manifest_has_no_digest(registry: FakeRegistry, body: str) -> None:
     """A login page that answers 200 would be deployed as if it had been pushed."""
     registry.fault = answering(200, body)
 
     with pytest.raises(InvalidResponse, match=r"isn't a manifest for the tag 1\.0\.0"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
 
 @pytest.mark.parametrize("digest_header", [True, False])
 async def test_another_manifest_than_the_digest_asked_for_is_refused(
-    registry: FakeRegistry, client: RegistryClient, digest_header: bool
+    registry: FakeRegistry, digest_header: bool
 ) -> None:
     asked = digest_of(b"another")
     registry.put("team/app", asked, "one")
     registry.digest_header = digest_header
 
     with pytest.raises(InvalidResponse, match=f"responds with sha256:.* for {asked}"):
-        await client.digest(repository(registry), asked, None)
+        await registry.resolve(tag=asked)
 
 
-async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: RegistryClient) -> None:
-    with pytest.raises(TagNotFound, match=r"team/app has no tag 9\.9\.9"):
-        await client.digest(repository(registry), "9.9.9", None)
-
-
-async def test_an_unknown_digest_is_not_called_a_tag(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    asked = digest_of(b"nothing")
-    with pytest.raises(TagNotFound, match=f"team/app has no digest {asked}"):
-        await client.digest(repository(registry), asked, None)
-
-
-async def test_basic_credentials_are_sent_when_asked_for(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_basic_credentials_are_sent_when_asked_for(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "basic", {"alice": "s3cret"}
     digest = registry.put("team/app", "1.0.0", "one")
 
     for _ in range(3):
-        assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+        assert await registry.resolve(ALICE) == digest
 
     assert registry.count("HEAD") == 4  # the first is refused, the others know better
 
 
 @pytest.mark.parametrize("lifetime", ["1" * 400, "1e300", '"inf"', '"NaN"', "300", "null"])
 async def test_a_token_is_used_for_a_while_whatever_lifetime_it_is_said_to_have(
-    registry: FakeRegistry, client: RegistryClient, lifetime: str
+    registry: FakeRegistry, lifetime: str
 ) -> None:
     registry.auth = "bearer"
     registry.put("team/app", "1.0.0", "one")
     registry.token_answer = f'{{"token": "TOKEN", "expires_in": {lifetime}}}'
 
     for _ in range(3):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
     assert registry.count("GET", "/token") == 1
 
@@ -208,51 +185,45 @@ async def test_a_token_is_used_for_a_while_whatever_lifetime_it_is_said_to_have(
     ["[" * 10_000, '{"token": "\\ud800"}', '{"token": 7}', "[]", "{}", '{"token": "a\\nb"}'],
 )
 async def test_a_token_server_that_talks_nonsense_is_named(
-    registry: FakeRegistry, client: RegistryClient, answer: str
+    registry: FakeRegistry, answer: str
 ) -> None:
     registry.auth = "bearer"
     registry.token_answer = answer
 
     with pytest.raises(InvalidResponse, match="the token server"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
 
-async def test_tokens_are_not_shared_between_repositories_or_users(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_tokens_are_not_shared_between_repositories_or_users(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "bearer", {"alice": "s3cret", "carol": "other"}
     registry.put("team/app", "1.0.0", "one")
     registry.put("team/web", "1.0.0", "one")
 
-    await client.digest(repository(registry), "1.0.0", ALICE)
-    await client.digest(repository(registry, "team/web"), "1.0.0", ALICE)
-    await client.digest(repository(registry), "1.0.0", Credential("carol", "other"))
+    await registry.resolve(ALICE)
+    await registry.client.digest(registry.repo("team/web"), "1.0.0", ALICE)
+    await registry.resolve(Credential("carol", "other"))
 
     assert registry.count("GET", "/token") == 3
 
 
-async def test_many_polls_at_once_fetch_one_token(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_many_polls_at_once_fetch_one_token(registry: FakeRegistry) -> None:
     registry.auth = "bearer"
     for i in range(50):
         registry.put("team/app", f"1.0.{i}", "x")
 
-    polls = (client.digest(repository(registry), f"1.0.{i}", None) for i in range(50))
+    polls = (registry.resolve(tag=f"1.0.{i}") for i in range(50))
     await asyncio.gather(*polls)
 
     assert registry.count("GET", "/token") == 1
     assert registry.most_in_flight <= REGISTRY_REQUESTS_PER_HOST
 
 
-async def test_an_identity_token_is_exchanged(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_an_identity_token_is_exchanged(registry: FakeRegistry) -> None:
     registry.auth, registry.users = "bearer", {"alice": "s3cret"}
     digest = registry.put("team/app", "1.0.0", "one")
     credential = Credential(identity_token="refresh")
 
-    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert await registry.resolve(credential) == digest
     assert registry.count("POST", "/token") == 1
 
 
@@ -270,14 +241,14 @@ def hiding(registry: FakeRegistry, status: int) -> Handler:
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_credentials_are_sent_to_a_registry_that_hides_what_it_has(
-    registry: FakeRegistry, client: RegistryClient, status: int, auth: str
+    registry: FakeRegistry, status: int, auth: str
 ) -> None:
     registry.auth, registry.users = auth, {"alice": "s3cret"}
     digest = registry.put("team/app", "1.0.0", "one")
     registry.fault, registry.fault_at = hiding(registry, status), "/v2/"
 
     for _ in range(3):
-        assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+        assert await registry.resolve(ALICE) == digest
     assert registry.count("GET", "/manifests/") == 0
     assert [path for _, path in registry.asked].count("/v2/") == 1
     assert registry.count("HEAD") == 4
@@ -286,14 +257,14 @@ async def test_credentials_are_sent_to_a_registry_that_hides_what_it_has(
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_many_polls_at_once_of_a_registry_that_hides_what_it_has_ask_for_one_challenge(
-    registry: FakeRegistry, client: RegistryClient, status: int, auth: str
+    registry: FakeRegistry, status: int, auth: str
 ) -> None:
     registry.auth, registry.users = auth, {"alice": "s3cret"}
     for i in range(20):
         registry.put("team/app", f"1.0.{i}", "x")
     registry.fault, registry.fault_at = hiding(registry, status), "/v2/"
 
-    polls = (client.digest(repository(registry), f"1.0.{i}", ALICE) for i in range(20))
+    polls = (registry.resolve(ALICE, f"1.0.{i}") for i in range(20))
     await asyncio.gather(*polls)
 
     assert [path for _, path in registry.asked].count("/v2/") == 1
@@ -305,7 +276,6 @@ async def test_many_polls_at_once_of_a_registry_that_hides_what_it_has_ask_for_o
 @pytest.mark.parametrize("status", [403, 404])
 async def test_a_registry_that_requires_no_credentials_gets_none(
     registry: FakeRegistry,
-    client: RegistryClient,
     status: int,
     credential: Credential | None,
     asked: int,
@@ -314,33 +284,33 @@ async def test_a_registry_that_requires_no_credentials_gets_none(
 
     for _ in range(3):
         with pytest.raises(RegistryError):
-            await client.digest(repository(registry), "1.0.0", credential)
+            await registry.resolve(credential)
     assert registry.count("GET", "/v2/") - registry.count("GET", "/manifests/") == asked
     assert set(registry.seen_authorization) == {None}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 406, 415, 501])
 async def test_a_token_server_that_refuses_post_gets_the_identity_token_by_get(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     registry.auth, registry.users = "bearer", {"alice": "refresh"}
     digest = registry.put("team/app", "1.0.0", "one")
     registry.fault, registry.fault_at = refusing_post(registry, status), "/token"
     credential = Credential("alice", identity_token="refresh")
 
-    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert await registry.resolve(credential) == digest
     assert [method for method, path in registry.asked if "/token" in path] == ["POST", "GET"]
 
 
 @pytest.mark.parametrize("status", [418, 429, 500, 502, 503])
 async def test_any_other_answer_to_post_is_an_error_at_once(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     registry.auth, registry.fault_at = "bearer", "/token"
     registry.fault = answering(status)
 
     with pytest.raises(RegistryError):
-        await client.digest(repository(registry), "1.0.0", Credential(identity_token="refresh"))
+        await registry.resolve(Credential(identity_token="refresh"))
     assert [method for method, path in registry.asked if "/token" in path] == ["POST"]
 
 
@@ -363,8 +333,8 @@ async def test_a_cached_token_that_is_forbidden_is_renewed_once(registry: FakeRe
     registry.auth = "bearer"
     digest = registry.put("team/app", "1.0.0", "one")
     now = 1000.0
-    client = registry_client(clock=lambda: now)
-    await client.digest(repository(registry), "1.0.0", None)
+    registry.client = registry_client(clock=lambda: now)
+    await registry.resolve()
     old = set(registry.tokens)
 
     async def forbidding(request: web.Request) -> web.StreamResponse:
@@ -373,7 +343,7 @@ async def test_a_cached_token_that_is_forbidden_is_renewed_once(registry: FakeRe
 
     registry.fault, registry.fault_at = forbidding, "/manifests/"
     before = len(registry.asked)
-    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert await registry.resolve() == digest
     assert [method for method, _ in registry.asked[before:]] == ["HEAD", "GET", "HEAD"]
 
     registry.fault = answering(403)
@@ -381,75 +351,35 @@ async def test_a_cached_token_that_is_forbidden_is_renewed_once(registry: FakeRe
         now += wait
         before = registry.count("GET", "/token")
         with pytest.raises(AuthenticationFailed):
-            await client.digest(repository(registry), "1.0.0", None)
+            await registry.resolve()
         assert registry.count("GET", "/token") - before == tokens
-    await client.close()
-
-
-async def test_basic_credentials_that_are_forbidden_are_not_repeated(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "s3cret"}
-    registry.put("team/app", "1.0.0", "one")
-    await client.digest(repository(registry), "1.0.0", ALICE)
-    registry.fault, before = answering(403), len(registry.asked)
-
-    with pytest.raises(AuthenticationFailed):
-        await client.digest(repository(registry), "1.0.0", ALICE)
-    assert [method for method, _ in registry.asked[before:]] == ["HEAD", "GET"]
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("credential", [BOB, None])
 async def test_bad_credentials_are_refused_once_and_not_retried(
-    registry: FakeRegistry, client: RegistryClient, auth: str, credential: Credential | None
+    registry: FakeRegistry, auth: str, credential: Credential | None
 ) -> None:
     registry.auth, registry.users = auth, {"alice": "s3cret"}
     registry.put("team/app", "1.0.0", "one")
 
     with pytest.raises(AuthenticationFailed) as failed:
-        await client.digest(repository(registry), "1.0.0", credential)
+        await registry.resolve(credential)
 
     assert len(registry.asked) <= 3
     assert "wrong" not in str(failed.value)
     assert "spec.auth" in str(failed.value)
 
 
-async def test_recovers_when_the_password_is_put_right(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
-    digest = registry.put("team/app", "1.0.0", "one")
-    with pytest.raises(AuthenticationFailed):
-        await client.digest(repository(registry), "1.0.0", BOB)
-
-    assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
-
-
-async def test_a_registry_that_wants_no_password_any_more_is_asked_without_one(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    digest = registry.put("team/app", "1.0.0", "one")
-    registry.auth = "basic"
-    with pytest.raises(AuthenticationFailed):
-        await client.digest(repository(registry), "1.0.0", None)
-
-    registry.auth = ""
-
-    assert await client.digest(repository(registry), "1.0.0", None) == digest
-
-
-async def test_a_token_server_that_has_moved_is_found(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_token_server_that_has_moved_is_found(registry: FakeRegistry) -> None:
     digest = registry.put("team/app", "1.0.0", "one")
     registry.fault = answering(401, WWW_Authenticate='Bearer realm="http://127.0.0.1:1/token"')
     with pytest.raises(RegistryUnreachable):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
     registry.fault, registry.auth = None, "bearer"
 
-    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert await registry.resolve() == digest
 
 
 async def stalling(_: web.Request) -> web.Response:
@@ -474,39 +404,35 @@ async def stalling(_: web.Request) -> web.Response:
 )
 async def test_faults_become_typed_errors(
     registry: FakeRegistry,
-    client: RegistryClient,
     fault: Callable[[web.Request], Awaitable[web.Response]],
     error: type[RegistryError],
 ) -> None:
     registry.fault = fault
 
     with pytest.raises(error) as failed:
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
     assert type(failed.value) is error
 
 
 async def test_a_registry_that_stalls_is_unreachable(registry: FakeRegistry) -> None:
     registry.fault = stalling
-    client = registry_client(0.5)
+    registry.client = registry_client(0.5)
 
     with pytest.raises(RegistryUnreachable, match="respond in time"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
     assert len(registry.asked) == 1, "GET would take as long"
-    await client.close()
 
 
-async def test_nobody_there_is_unreachable(client: RegistryClient) -> None:
+async def test_nobody_there_is_unreachable(registry: FakeRegistry) -> None:
     with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1"):
-        await client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
+        await registry.client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
 
 
-async def test_plain_http_behind_https_is_said_to_be_that(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_plain_http_behind_https_is_said_to_be_that(registry: FakeRegistry) -> None:
     with pytest.raises(TLSFailed, match="insecure: true"):
-        await client.digest(replace(repository(registry), plain_http=False), "1.0.0", None)
+        await registry.client.digest(replace(registry.app, plain_http=False), "1.0.0", None)
 
 
 @pytest.mark.parametrize(
@@ -514,27 +440,26 @@ async def test_plain_http_behind_https_is_said_to_be_that(
 )
 async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     registry: FakeRegistry,
-    client: RegistryClient,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
     error: type[RegistryError],
 ) -> None:
     registry.fault = answering(status, Retry_After="30")
     with pytest.raises(error, match=f"{status} .* no request is sent") as limited:
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
     assert limited.value.retry_after == 30
     registry.fault = None
     digest = registry.put("team/web", "1.0.0", "one")
     before = len(registry.asked)
 
     with pytest.raises(error) as still:
-        await client.digest(repository(registry, "team/web"), "1.0.0", None)
+        await registry.client.digest(registry.repo("team/web"), "1.0.0", None)
     assert len(registry.asked) == before
     assert still.value.message == limited.value.message
 
     started = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: started + 31)
-    assert await client.digest(repository(registry, "team/web"), "1.0.0", None) == digest
+    assert await registry.client.digest(registry.repo("team/web"), "1.0.0", None) == digest
 
 
 @pytest.mark.parametrize(
@@ -564,25 +489,24 @@ async def test_a_password_in_a_redirects_target_is_in_no_message_and_no_metric(
     registry: FakeRegistry, user: str
 ) -> None:
     metrics = Metrics()
-    client = registry_client(metrics=metrics)
+    registry.client = registry_client(metrics=metrics)
     registry.fault = answering(307, Location=f"http://{user}@127.0.0.1:1/v2/")
     with pytest.raises(RegistryUnreachable, match=r"^127\.0\.0\.1:1 can't be reached"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
     labels = [one.labels for one in metrics.registry_requests.collect()[0].samples]
     assert not [one for one in labels if "hunter2" in str(one)]
-    await client.close()
 
 
-async def test_redirects_come_to_an_end(registry: FakeRegistry, client: RegistryClient) -> None:
+async def test_redirects_come_to_an_end(registry: FakeRegistry) -> None:
     registry.fault = answering(307, Location="/again")
 
     with pytest.raises(InvalidResponse, match="redirects"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
     assert len(registry.asked) == 4
 
 
-async def test_a_password_is_not_sent_in_the_clear_to_a_stranger(client: RegistryClient) -> None:
+async def test_a_password_is_not_sent_in_the_clear_to_a_stranger() -> None:
     """Only a registry that is itself plain HTTP may name a plain-HTTP token server."""
     challenge = Challenge("bearer", "http://tokens.example/")
 
@@ -590,9 +514,7 @@ async def test_a_password_is_not_sent_in_the_clear_to_a_stranger(client: Registr
         _realm(challenge, Repository("registry.example", "app"))
 
 
-async def test_an_answer_cut_off_in_the_middle_is_no_answer(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_an_answer_cut_off_in_the_middle_is_no_answer(registry: FakeRegistry) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
@@ -601,21 +523,17 @@ async def test_an_answer_cut_off_in_the_middle_is_no_answer(
         request.transport.close()
         return response
 
-    async def take(_: list[str]) -> None: ...
-
     registry.fault = cut
 
     with pytest.raises(RegistryError):
-        await client.tags(repository(registry), None, take)
+        await registry.tags()
 
 
-async def test_a_manifest_beyond_the_limit_is_not_read(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_manifest_beyond_the_limit_is_not_read(registry: FakeRegistry) -> None:
     registry.put("team/app", "1.0.0", "x" * MANIFEST_BYTES)
 
     with pytest.raises(InvalidResponse, match=f"longer than {MANIFEST_BYTES}"):
-        await client.manifest(repository(registry), "1.0.0", None)
+        await registry.client.manifest(registry.app, "1.0.0", None)
 
 
 def errors(code: object = "DENIED", message: object = "no pull of team/app") -> str:
@@ -625,10 +543,8 @@ def errors(code: object = "DENIED", message: object = "no pull of team/app") -> 
 SAID = {
     errors(): "(DENIED: no pull of team/app)",
     errors(message=""): "(DENIED)",
-    errors(message=None): "(DENIED)",
     '{"errors": [{"code": "A", "message": "first"}, {"code": "B"}]}': "(A: first)",
     '{"errors": [{"status": 403, "message": "by Artifactory"}]}': "(403: by Artifactory)",
-    '{"errors": ["a text"]}': "(a text)",
     '{"details": "incorrect username or password"}': "(incorrect username or password)",
     '{"error": "invalid_grant", "error_description": "expired"}': "(invalid_grant: expired)",
     '{"error": "a sentence of GitLab"}': "(a sentence of GitLab)",
@@ -636,29 +552,20 @@ SAID = {
     '{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "by Google"}}': (
         "(PERMISSION_DENIED: by Google)"
     ),
-    '{"error": {"code": 403, "message": "by Google"}}': "(403: by Google)",
     '{"code": "NAME_UNKNOWN", "message": "not in a list"}': "(NAME_UNKNOWN: not in a list)",
     '{"title": "Forbidden", "status": 403, "detail": "RFC 9457"}': "(Forbidden: RFC 9457)",
     errors(message="a\tb\n\u001b[31m c\u200bd\u202e"): "(DENIED: a b [31m cd)",
     errors(
         message="id 0ee6a2ba-9b1d-4b0c-a8a5-1f2e3d4c5b6a, 0123456789abcdef"
     ): "(DENIED: id …, …)",
-    errors(message="at 2026-11-26T20:52:53.123Z"): "(DENIED: at …)",
-    errors(message=f"sha256:{'a' * 64} is unknown"): f"(DENIED: sha256:{'a' * 64} is unknown)",
     errors(message="word " * 3000): "word word …)",
-    errors(message="x" * 4000): "xxx …)",
 }
 NOT_REPEATED = {
     "a web page": "<html><p>Please log in</p></html>",
-    "a text": "no pull for you",
-    "nothing": "",
-    "no object": "[1]",
     "no text": '{"errors": [{"code": {}, "message": ["x"]}]}',
-    "no errors": '{"errors": []}',
     "a deep one": "[" * 10_000,
     "a long one": errors(message="x" * 20_000),
     "half a character": errors(message="\ud800"),
-    "half a one": errors()[:-3],
     "a password": errors(message="alice:s3cret is wrong"),
     "a hidden password": errors(message="s3\u200bcret"),
     "a password as code": errors(code="s3cret"),
@@ -666,20 +573,20 @@ NOT_REPEATED = {
 }
 
 
-async def refuse(client: RegistryClient, registry: FakeRegistry) -> str:
+async def refuse(registry: FakeRegistry) -> str:
     """The message of the error."""
     with pytest.raises(RegistryError) as failed:
-        await client.digest(repository(registry), "1.0.0", ALICE)
+        await registry.resolve(ALICE)
     return failed.value.message
 
 
 @pytest.mark.parametrize(("body", "text"), SAID.items())
 async def test_the_registrys_own_code_and_message_are_part_of_the_error(
-    registry: FakeRegistry, client: RegistryClient, body: str, text: str
+    registry: FakeRegistry, body: str, text: str
 ) -> None:
     registry.fault = answering(403, body)
 
-    message = await refuse(client, registry)
+    message = await refuse(registry)
 
     assert text in message
     assert message.isprintable()
@@ -687,23 +594,12 @@ async def test_the_registrys_own_code_and_message_are_part_of_the_error(
 
 
 @pytest.mark.parametrize("body", NOT_REPEATED.values(), ids=NOT_REPEATED)
-async def test_nothing_else_of_an_error_is_repeated(
-    registry: FakeRegistry, client: RegistryClient, body: str
-) -> None:
+async def test_nothing_else_of_an_error_is_repeated(registry: FakeRegistry, body: str) -> None:
     registry.fault = answering(403)
-    without = await refuse(client, registry)
+    without = await refuse(registry)
     registry.fault = answering(403, body)
 
-    assert await refuse(client, registry) == without
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 418, 429, 500, 502, 503])
-async def test_every_status_has_the_registrys_own_message(
-    registry: FakeRegistry, client: RegistryClient, status: int
-) -> None:
-    registry.fault = of_get(answering(status, errors()))
-
-    assert "(DENIED: no pull of team/app)" in await refuse(client, registry)
+    assert await refuse(registry) == without
 
 
 def of_get(fault: Handler) -> Handler:
@@ -716,33 +612,31 @@ def of_get(fault: Handler) -> Handler:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
-async def test_so_has_a_token_server(
-    registry: FakeRegistry, client: RegistryClient, status: int
-) -> None:
+async def test_so_has_a_token_server(registry: FakeRegistry, status: int) -> None:
     registry.auth, registry.fault_at = "bearer", "/token"
     registry.fault = answering(status, '{"details": "wrong name"}')
 
-    assert "(wrong name)" in await refuse(client, registry)
+    assert "(wrong name)" in await refuse(registry)
 
 
 async def test_a_token_server_that_repeats_what_it_was_sent_is_not_repeated(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     registry.auth, registry.fault_at = "bearer", "/token"
     registry.fault = answering(401, '{"details": "refresh is no token"}')
 
     with pytest.raises(AuthenticationFailed) as failed:
-        await client.digest(repository(registry), "1.0.0", Credential(identity_token="refresh"))
+        await registry.resolve(Credential(identity_token="refresh"))
     assert str(failed.value).endswith("refuses the credentials of spec.auth for team/app")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
 async def test_a_compressed_error_is_the_error_that_it_is(
-    registry: FakeRegistry, client: RegistryClient, encoding: str
+    registry: FakeRegistry, encoding: str
 ) -> None:
     registry.fault = answering(404, errors(), Content_Encoding=encoding)
 
-    assert (await refuse(client, registry)).endswith("team/app has no tag 1.0.0")
+    assert (await refuse(registry)).endswith("team/app has no tag 1.0.0")
 
 
 async def test_an_error_whose_text_is_cut_off_or_late_is_the_error_that_it_is(
@@ -758,11 +652,10 @@ async def test_an_error_whose_text_is_cut_off_or_late_is_the_error_that_it_is(
         request.transport.close()
         return response
 
-    client = registry_client(0.5)
+    registry.client = registry_client(0.5)
     registry.fault = of_get(broken)
     for _ in range(2):
-        assert (await refuse(client, registry)).endswith("team/app has no tag 1.0.0")
-    await client.close()
+        assert (await refuse(registry)).endswith("team/app has no tag 1.0.0")
 
 
 def test_nothing_shows_a_password() -> None:
@@ -786,21 +679,21 @@ UNKNOWN = errors("NAME_UNKNOWN", "not known")
     ],
 )
 async def test_a_repository_that_isnt_there_is_said_of_tags_and_their_list(
-    registry: FakeRegistry, client: RegistryClient, credential: Credential | None, said: str
+    registry: FakeRegistry, credential: Credential | None, said: str
 ) -> None:
     async def take(_tags: list[str]) -> None: ...
 
-    lost = repository(registry, "team/lost")
+    lost = registry.repo("team/lost")
     for text, why in ((UNKNOWN, " (NAME_UNKNOWN: not known)"), ("", "")):
         registry.fault = answering(404, text)
         with pytest.raises(RepositoryNotFound) as failed:
-            await client.tags(lost, credential, take)
+            await registry.client.tags(lost, credential, take)
         shown = f"the repository {lost} doesn't exist, or isn't visible {said.format(why)}"
         assert failed.value.message.startswith(shown)
     registry.fault = answering(404, UNKNOWN)
     with pytest.raises(RepositoryNotFound):
-        await client.digest(lost, "1.0.0", credential)
+        await registry.client.digest(lost, "1.0.0", credential)
     registry.fault = answering(404, errors("MANIFEST_UNKNOWN", "a"))
     with pytest.raises(TagNotFound, match=r"team/lost has no tag 1\.0\.0") as other:
-        await client.digest(lost, "1.0.0", credential)
+        await registry.client.digest(lost, "1.0.0", credential)
     assert type(other.value) is TagNotFound, "many registries say that of both"

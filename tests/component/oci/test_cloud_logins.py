@@ -1,21 +1,24 @@
-"""Tokens of clouds: when one is asked for, who shares it, and who gets it."""
+"""Tokens of clouds: when one is asked for, who shares it, and the threads that ask for it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 
 from copyrator.api.clouds import CloudRegistry, Provider, read_registry
-from copyrator.clouds.calls import Account, Calls, Issued
+from copyrator.clouds import calls
+from copyrator.clouds.calls import CLOUD_CALLS, Account, Calls, Issued
 from copyrator.clouds.logins import (
     ACCOUNT_SECONDS,
     CLOUD_LOGINS,
@@ -28,7 +31,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound, ServerError
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
-from copyrator.oci.auth import CloudIdentity, CloudLogin, Credential
+from copyrator.oci.auth import CloudIdentity, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
     AuthenticationFailed,
@@ -39,8 +42,9 @@ from copyrator.oci.errors import (
     RegistryError,
     RegistryUnreachable,
 )
-from copyrator.oci.exchange import Repository, Request, Response
+from copyrator.oci.exchange import Request, Response
 from copyrator.oci.transport import RegistryTransport
+from copyrator.workqueue.fairness import working_for
 
 SHOP = CloudIdentity(read_registry(Provider.AZURE, "shop.azurecr.io"), "prod")
 LIFE = 3600.0
@@ -101,9 +105,7 @@ async def test_a_login_is_fetched_once_and_shared_until_two_thirds_of_its_life()
 
 
 async def test_a_refused_login_is_renewed_once() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     found = await asyncio.gather(*(logins.login(SHOP, again=True) for _ in range(20)))
     assert {one.credential.password for one in found} == {"password-2"}
     cloud.now += REFUSED_SECONDS - 1
@@ -135,9 +137,7 @@ async def test_an_error_is_kept_for_a_while_and_ends_by_itself() -> None:
     ],
 )
 async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: RegistryError) -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = error
     cloud.now += LIFE * 2 / 3
     found = await logins.login(SHOP)
@@ -151,13 +151,19 @@ async def test_a_cloud_that_is_away_ends_no_login_before_its_time(error: Registr
 
 
 async def test_a_renewal_that_fails_for_one_repository_ends_the_login_of_no_other() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = IdentityUnavailable("down")
     with pytest.raises(IdentityUnavailable):
         await logins.login(SHOP, again=True)
     assert (await logins.login(SHOP)).credential.password == "password-1"
+
+
+async def logged_in() -> tuple[Cloud, SharedLogins]:
+    """A cloud that has given one login."""
+    cloud = Cloud()
+    logins = cloud.logins()
+    await logins.login(SHOP)
+    return cloud, logins
 
 
 @dataclass
@@ -207,22 +213,6 @@ async def test_a_login_ends_with_the_annotations_and_the_account_that_it_was_for
         await logins.login(OTHERS)
 
 
-async def test_other_annotations_after_a_refusal_need_no_five_minutes() -> None:
-    cloud, accounts = Cloud(life=36_000), Accounts({"role": "a"})
-    logins = cloud.logins(client=accounts)
-    await logins.login(OTHERS)
-    await logins.login(OTHERS, again=True)
-    accounts.annotations = {"role": "b"}
-    cloud.now += ERROR_SECONDS - 1
-    reads = accounts.reads
-    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
-    assert (accounts.reads, len(cloud.asked)) == (reads, 2)
-    cloud.now += 1
-    await asyncio.gather(*(logins.login(OTHERS, again=True) for _ in range(20)))
-    assert len(cloud.asked) == 3
-    assert accounts.reads - reads <= 2
-
-
 @pytest.mark.parametrize("change", [{"annotations": {"role": "b"}}, {"uid": "2"}])
 @pytest.mark.parametrize("error", [IdentityMissing("none"), IdentityRefused("no")])
 async def test_an_error_ends_with_the_edit_that_mends_it(
@@ -244,28 +234,6 @@ async def test_an_error_ends_with_the_edit_that_mends_it(
     cloud.error = None
     cloud.now += EDIT_SECONDS
     assert (await logins.login(OTHERS)).credential.password == "password-2"
-
-
-async def test_an_account_that_is_created_is_found_at_once() -> None:
-    cloud, accounts = Cloud(), Accounts(None)
-    logins = cloud.logins(client=accounts)
-    with pytest.raises(IdentityMissing, match="doesn't exist"):
-        await logins.login(OTHERS)
-    accounts.annotations = {}
-    cloud.now += EDIT_SECONDS
-    assert (await logins.login(OTHERS)).credential.password == "password-1"
-
-
-@pytest.mark.parametrize("error", [RateLimited("slowly", 30.0), IdentityUnavailable("down")])
-async def test_an_edit_ends_no_pause(error: RegistryError) -> None:
-    cloud, accounts = Cloud(error=error), Accounts({"role": "a"})
-    logins = cloud.logins(client=accounts)
-    for role in "abc":
-        accounts.annotations = {"role": role}
-        with pytest.raises(type(error)):
-            await logins.login(OTHERS)
-        cloud.now += EDIT_SECONDS
-    assert (accounts.reads, len(cloud.asked)) == (1, 1)
 
 
 async def test_a_job_gets_no_login_of_what_its_account_was_before() -> None:
@@ -297,35 +265,11 @@ async def test_a_login_outlives_an_api_server_that_is_away() -> None:
 
 
 async def test_a_cloud_that_refuses_the_identity_ends_its_login() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.error = IdentityRefused("no")
     cloud.now += LIFE * 2 / 3
     with pytest.raises(IdentityRefused):
         await logins.login(SHOP)
-
-
-async def test_throttling_is_a_pause() -> None:
-    cloud = Cloud(error=RateLimited("slowly", 120.0))
-    logins = cloud.logins()
-    for wait in (0.0, 60.0, 59.0):
-        cloud.now += wait
-        with pytest.raises(RateLimited):
-            await logins.login(SHOP)
-    assert len(cloud.asked) == 1
-    cloud.now += 1.0
-    with pytest.raises(RateLimited):
-        await logins.login(SHOP)
-    assert len(cloud.asked) == 2
-
-
-async def test_what_writes_has_a_login_of_its_own() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
-    await logins.login(SHOP, writes=True)
-    assert cloud.asked == [("shop.azurecr.io", False), ("shop.azurecr.io", True)]
 
 
 @pytest.mark.parametrize("life", [-5.0, 0.0, 1e9])
@@ -337,9 +281,7 @@ async def test_a_life_that_a_wrong_clock_gives_is_bounded(life: float) -> None:
 
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 async def test_a_step_of_the_clock_ends_no_login_and_lets_none_live_on(step: float) -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.step = step
     cloud.now += LIFE * 2 / 3 - 1
     assert (await logins.login(SHOP)).credential.password == "password-1"
@@ -349,17 +291,6 @@ async def test_a_step_of_the_clock_ends_no_login_and_lets_none_live_on(step: flo
     cloud.now += LIFE
     found = await logins.login(SHOP, again=True)  # as it has ended, the registry refuses it
     assert found.credential.password == "password-3"
-
-
-@pytest.mark.parametrize("error", [None, IdentityRefused("no")])
-async def test_the_number_of_logins_is_bounded(error: RegistryError | None) -> None:
-    cloud = Cloud(error=error)
-    logins = cloud.logins()
-    for number in range(CLOUD_LOGINS + 50):
-        host = f"r{number}.azurecr.io"
-        with nullcontext() if error is None else pytest.raises(IdentityRefused):
-            await logins.login(CloudIdentity(read_registry(Provider.AZURE, host), "prod"))
-    assert len(logins) == CLOUD_LOGINS
 
 
 async def test_a_namespace_with_many_registries_ends_no_other_ones_login() -> None:
@@ -389,9 +320,7 @@ async def test_a_slow_cloud_for_one_identity_delays_no_other() -> None:
 
 
 async def test_a_login_that_has_not_ended_is_used_while_it_is_renewed() -> None:
-    cloud = Cloud()
-    logins = cloud.logins()
-    await logins.login(SHOP)
+    cloud, logins = await logged_in()
     cloud.now += LIFE * 2 / 3
     cloud.gate = gate = asyncio.Event()
     renewal = asyncio.create_task(logins.login(SHOP))
@@ -413,22 +342,16 @@ async def test_a_login_that_has_not_ended_is_used_while_it_is_renewed() -> None:
 
 @pytest.fixture
 async def registry() -> AsyncIterator[FakeRegistry]:
-    found = FakeRegistry(users={"user": "password-1"})
-    await found.start()
-    found.put("team/app", "1.0.0", "x")
-    found.put("team/other", "1.0.0", "y")
-    yield found
-    await found.stop()
+    async with FakeRegistry(users={"user": "password-1"}) as found:
+        found.put("team/app", "1.0.0", "x")
+        found.put("team/other", "1.0.0", "y")
+        yield found
 
 
-def client_of(cloud: Cloud) -> RegistryClient:
+def client_of(cloud: Cloud, accounts: Accounts | None = None) -> RegistryClient:
     client = registry_client(clock=lambda: cloud.now)
-    client.use_logins(cloud.logins)
+    client.use_logins(lambda transport: cloud.logins(transport, accounts))
     return client
-
-
-def app(registry: FakeRegistry, name: str = "team/app") -> Repository:
-    return Repository(registry.host, name, plain_http=True)
 
 
 OURS = Credential(cloud=SHOP)
@@ -436,60 +359,27 @@ OURS = Credential(cloud=SHOP)
 
 async def test_what_reads_after_a_push_has_a_login_that_only_reads(registry: FakeRegistry) -> None:
     registry.auth, registry.users, cloud = "bearer", {}, Cloud()
-    client = client_of(cloud)
+    registry.client = client_of(cloud)
 
     async def via(request: Request, _: object) -> Response:
         url = f"{request.url}manifests/1.0.0"
-        return await client._transport.send(replace(request, url=url, via=None))
+        return await registry.client._transport.send(replace(request, url=url, via=None))
 
-    await client.write(app(registry), OURS, "push", via)
-    await client.digest(app(registry), "1.0.0", OURS)
+    await registry.client.write(registry.app, OURS, "push", via)
+    await registry.resolve(OURS)
     assert [writes for _, writes in cloud.asked] == [True, False]
-    await client.close()
-
-
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
-async def test_a_poll_takes_one_login_for_all_repositories(
-    registry: FakeRegistry, auth: str
-) -> None:
-    registry.auth, cloud = auth, Cloud()
-    client = client_of(cloud)
-    for _ in range(3):
-        await client.digest(app(registry), "1.0.0", OURS)
-        await client.digest(app(registry, "team/other"), "1.0.0", OURS)
-    assert len(cloud.asked) == 1
-    await client.close()
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 async def test_accounts_of_one_namespace_share_no_token(registry: FakeRegistry, auth: str) -> None:
     registry.auth, cloud, accounts = auth, Cloud(), Accounts({"role": "a"})
-    client = registry_client(clock=lambda: cloud.now)
-    client.use_logins(lambda transport: cloud.logins(transport, accounts))
+    registry.client = client_of(cloud, accounts)
     names = ("werf", "other")
     one, other = (Credential(cloud=CloudIdentity(SHOP.registry, "prod", name)) for name in names)
     for _ in range(2):  # the registry takes the first token, which is werf's
-        await client.digest(app(registry), "1.0.0", one)
+        await registry.resolve(one)
         with pytest.raises(AuthenticationFailed, match="ServiceAccount prod/other"):
-            await client.digest(app(registry), "1.0.0", other)
-    await client.close()
-
-
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
-async def test_a_login_is_renewed_at_two_thirds_of_its_life(
-    registry: FakeRegistry, auth: str
-) -> None:
-    registry.auth, registry.expires_in, cloud = auth, 1e6, Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
-    cloud.now += LIFE * 2 / 3
-    registry.users = {"user": "password-2"}
-    registry.tokens.clear()
-    before = len(registry.asked)
-    await client.digest(app(registry), "1.0.0", OURS)
-    assert len(cloud.asked) == 2
-    assert len(registry.asked) - before == (1 if auth == "basic" else 2)  # none was refused
-    await client.close()
+            await registry.resolve(other)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -497,8 +387,8 @@ async def test_a_refused_login_is_renewed_and_the_request_repeated(
     registry: FakeRegistry, status: int
 ) -> None:
     registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
+    registry.client = client_of(cloud)
+    await registry.resolve(OURS)
     registry.users = {"user": "password-2"}
     if status == 403:
         refusal = registry._refusal
@@ -509,47 +399,41 @@ async def test_a_refused_login_is_renewed_and_the_request_repeated(
             return web.Response(status=403)
 
         registry.fault = forbid
-    await client.digest(app(registry), "1.0.0", OURS)
+    await registry.resolve(OURS)
     assert len(cloud.asked) == 2
-    await client.close()
 
 
 async def test_a_registry_that_refuses_every_login_gets_two(registry: FakeRegistry) -> None:
     registry.auth, registry.users, cloud = "basic", {"user": "other"}, Cloud()
-    client = client_of(cloud)
+    registry.client = client_of(cloud)
     for _ in range(5):
         with pytest.raises(AuthenticationFailed, match=r"\(spec\.provider\).*AcrPull"):
-            await client.digest(app(registry), "1.0.0", OURS)
+            await registry.resolve(OURS)
     assert len(cloud.asked) <= 2
-    await client.close()
 
 
 async def test_a_registry_that_quotes_the_login_is_told_without_it(registry: FakeRegistry) -> None:
     registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
+    registry.client = client_of(cloud)
+    await registry.resolve(OURS)
     said = json.dumps({"errors": [{"code": "DENIED", "message": "user with password-2: no"}]})
     registry.fault = answering(403, said)
     with pytest.raises(AuthenticationFailed) as failed:
-        await client.digest(app(registry), "1.0.0", OURS)
+        await registry.resolve(OURS)
     assert len(cloud.asked) == 2
     assert "password-2" not in failed.value.message
-    await client.close()
 
 
 async def test_a_token_server_on_another_host_gets_no_token(registry: FakeRegistry) -> None:
-    thief = FakeRegistry(auth="bearer")
-    await thief.start()
-    challenge = f'Bearer realm="http://{thief.host}/token",service="shop",scope="repository:a:pull"'
-    registry.fault = answering(401, WWW_Authenticate=challenge)
     cloud = Cloud()
-    client = client_of(cloud)
-    with pytest.raises(AuthenticationFailed, match="token server on another host"):
-        await client.digest(app(registry), "1.0.0", OURS)
-    assert thief.asked == []
+    registry.client = client_of(cloud)
+    async with FakeRegistry(auth="bearer") as thief:
+        realm = f'Bearer realm="http://{thief.host}/token",service="shop",scope="repository:a:pull"'
+        registry.fault = answering(401, WWW_Authenticate=realm)
+        with pytest.raises(AuthenticationFailed, match="token server on another host"):
+            await registry.resolve(OURS)
+        assert thief.asked == []
     assert cloud.asked == []
-    await client.close()
-    await thief.stop()
 
 
 async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() -> None:
@@ -560,12 +444,81 @@ async def test_no_credential_of_a_secret_has_the_fingerprint_of_an_identity() ->
     assert other.fingerprint != OURS.fingerprint
 
 
-async def test_a_login_for_a_job_is_the_shared_one(registry: FakeRegistry) -> None:
-    registry.auth, cloud = "basic", Cloud()
-    client = client_of(cloud)
-    await client.digest(app(registry), "1.0.0", OURS)
-    found: CloudLogin = await client.login(SHOP)
-    assert found.credential.password == "password-1"
-    assert "password-1" not in repr(found)
-    assert len(cloud.asked) == 1
-    await client.close()
+def new_calls() -> Calls:
+    return Calls(RegistryTransport(metrics=Metrics()), lambda: datetime.now(UTC))
+
+
+async def test_a_function_runs_beside_the_event_loop() -> None:
+    found = await new_calls().run(
+        Provider.AWS, lambda text: text + threading.current_thread().name, "in "
+    )
+    assert found == "in aws login"
+
+
+async def test_a_library_that_is_missing_is_named_with_the_remedy() -> None:
+    def fail() -> NoReturn:
+        raise ModuleNotFoundError("botocore")
+
+    with pytest.raises(IdentityMissing, match=r"image\.variant=clouds.*copyrator\[aws\]"):
+        await new_calls().run(Provider.AWS, fail)
+
+
+async def test_one_that_hangs_holds_its_slot_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CLOUD_CALL_SECONDS", 0.05)
+    ours, gate = new_calls(), threading.Event()
+
+    async def hang(namespace: str) -> None:
+        with working_for(namespace), pytest.raises(IdentityUnavailable, match="didn't give"):
+            await ours.run(Provider.AWS, gate.wait)
+
+    await asyncio.gather(hang("a"), hang("a"))
+    with working_for("b"):  # another namespace has its own
+        assert await ours.run(Provider.AWS, lambda: 1) == 1
+    with working_for("a"):
+        third = asyncio.create_task(ours.run(Provider.AWS, lambda: 2))
+    done, _ = await asyncio.wait([third], timeout=0.3)
+    assert not done
+    gate.set()
+    assert await third == 2
+
+
+async def test_no_more_than_a_number_run_at_a_time() -> None:
+    ours, running, most = new_calls(), 0, 0
+    lock, all_of_them = threading.Lock(), threading.Barrier(CLOUD_CALLS)
+
+    def count() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        all_of_them.wait(60)
+        with lock:
+            running -= 1
+
+    async def one(number: int) -> None:
+        with working_for(f"n{number}"):
+            await ours.run(Provider.AZURE, count)
+
+    await asyncio.gather(*(one(number) for number in range(5 * CLOUD_CALLS)))
+    assert most == CLOUD_CALLS
+
+
+def test_the_end_of_the_process_doesnt_wait_for_one_that_hangs() -> None:
+    code = """
+import asyncio, threading, time
+from datetime import UTC, datetime
+from copyrator.api.clouds import Provider
+from copyrator.clouds.calls import Calls
+begun = threading.Event()
+def hang():
+    begun.set()
+    threading.Event().wait()
+async def main():
+    calls = Calls(None, lambda: datetime.now(UTC))
+    task = asyncio.create_task(calls.run(Provider.AWS, hang))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=120, check=False)
+    assert ended.returncode == 0

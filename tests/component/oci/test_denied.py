@@ -11,9 +11,7 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler, answering
 from tests.component.oci.test_credentials import Recorder
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import RegistryError
-from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 IDENTITY = Credential(identity_token="refresh-s3cret")
@@ -23,19 +21,15 @@ SECRETS = (ALICE.basic.removeprefix("Basic "), "refresh-s3cret", "token-s3cret")
 
 @pytest.fixture
 async def registry() -> AsyncIterator[Recorder]:
-    registry = Recorder()
-    await registry.start()
-    registry.put("team/app", "1.0.0", "one")
-    yield registry
-    await registry.stop()
+    async with Recorder() as registry:
+        registry.put("team/app", "1.0.0", "one")
+        yield registry
 
 
 @pytest.fixture
 async def other() -> AsyncIterator[Recorder]:
-    other = Recorder(auth="basic", users={"nobody": "else"})
-    await other.start()
-    yield other
-    await other.stop()
+    async with Recorder(auth="basic", users={"nobody": "else"}) as other:
+        yield other
 
 
 @dataclass
@@ -92,7 +86,6 @@ ELSEWHERE = "http://OTHER/v2/team/app/manifests/1.0.0"
 CASES = {
     # Without credentials.
     "none, basic": Case(None, REQUIRES, "basic"),
-    "none, token server": Case(None, REQUIRES, "bearer"),
     "none, 401 without a challenge": Case(None, REQUIRES, status=401, at="/v2/"),
     "none, 403": Case(None, DENIED + "(403); spec.auth names no Secret", status=403, at="/v2/"),
     "none, a token that is forbidden": Case(
@@ -105,18 +98,10 @@ CASES = {
     "403, an open API": Case(
         ALICE, f"{DENIED}(403){NOT_SENT}", status=403, open_api=True, at="/v2/"
     ),
-    "403 everywhere": Case(ALICE, f"{DENIED}(403){NOT_SENT}", status=403, at="/v2/"),
     "401 without a challenge, an open API": Case(
         ALICE, f"{DENIED}(401){NOT_SENT}", status=401, open_api=True, at="/v2/"
     ),
-    "401 without a challenge everywhere": Case(
-        ALICE, f"{DENIED}(401){NOT_SENT}", status=401, at="/v2/"
-    ),
     "an identity token for basic": Case(IDENTITY, ONLY_TOKEN, "basic"),
-    "a registry token for basic": Case(TOKEN, ONLY_TOKEN, "basic"),
-    "a user with an identity token for basic": Case(
-        Credential("alice", identity_token="refresh-s3cret"), ONLY_TOKEN, "basic"
-    ),
     "redirected to one that requires some": Case(
         ALICE, REDIRECTS.format("requires credentials"), status=307, location=ELSEWHERE, at="/v2/"
     ),
@@ -135,20 +120,13 @@ CASES = {
             challenge=challenge,
             at="/v2/",
         )
-        for challenge in ("Bearer", 'Bearer service="x"', 'bearer realm=""', 'Bearer realm="x')
+        for challenge in ("Bearer", 'bearer realm=""')
     },
     "a token server over plain HTTP to another place": Case(
         ALICE,
         "HOST has a token server that isn't a URL",
         status=401,
         challenge='Bearer realm="nowhere"',
-        at="/v2/",
-    ),
-    "a token server with a password of its own": Case(
-        ALICE,
-        "HOST has a token server that isn't a URL",
-        status=401,
-        challenge='Bearer realm="http://mallory:hunter2@HOST/token"',
         at="/v2/",
     ),
     # Sent, and refused.
@@ -164,7 +142,6 @@ CASES = {
         ALICE, REFUSES, status=401, challenge=BASIC, after_login=401, at="/manifests/"
     ),
     "the token server": Case(Credential("alice", "wrong"), SERVER, "bearer"),
-    "an identity token": Case(Credential(identity_token="old"), SERVER, "bearer"),
     "the registry, after a token": Case(
         ALICE,
         REFUSES,
@@ -186,9 +163,7 @@ OF_SENT = ("refuses the credentials", "check the Secret")
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_what_is_said_of_credentials(
-    registry: Recorder, other: Recorder, client: RegistryClient, name: str
-) -> None:
+async def test_what_is_said_of_credentials(registry: Recorder, other: Recorder, name: str) -> None:
     case = CASES[name]
 
     def placed(text: str) -> str:
@@ -197,11 +172,11 @@ async def test_what_is_said_of_credentials(
     case.location, case.challenge = placed(case.location), placed(case.challenge)
     registry.auth, registry.users = case.auth, {"alice": "s3cret"}
     registry.fault, registry.fault_at = case.fault(registry), case.at
-    where = Repository(registry.host, "team/app", plain_http=True)
+    where = registry.app
 
     for _ in range(2):  # the second time it may be cached
         with pytest.raises(RegistryError) as failed:
-            await client.digest(where, "1.0.0", case.credential)
+            await registry.client.digest(where, "1.0.0", case.credential)
         assert failed.value.message == placed(case.text)
 
     wrong = Credential("alice", "wrong").basic.removeprefix("Basic ")
@@ -212,15 +187,13 @@ async def test_what_is_said_of_credentials(
 
 @pytest.mark.parametrize("credential", [ALICE, IDENTITY, None])
 async def test_the_target_of_a_token_servers_redirect_doesnt_refuse_what_it_didnt_get(
-    registry: Recorder, other: Recorder, client: RegistryClient, credential: Credential | None
+    registry: Recorder, other: Recorder, credential: Credential | None
 ) -> None:
     registry.auth, registry.fault_at = "bearer", "/token"
     registry.fault = answering(307, Location=f"http://{other.host}/token")
 
     with pytest.raises(RegistryError) as failed:
-        await client.digest(
-            Repository(registry.host, "team/app", plain_http=True), "1.0.0", credential
-        )
+        await registry.client.digest(registry.app, "1.0.0", credential)
 
     assert "refuses the credentials" not in failed.value.message
     assert "redirects" in failed.value.message

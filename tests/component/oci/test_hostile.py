@@ -20,15 +20,13 @@ from tests.long import LONG
 from copyrator.metrics import Metrics
 from copyrator.oci import auth
 from copyrator.oci.auth import TOKEN_CHARACTERS, Credential
-from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError, RegistryUnreachable
+from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Repository
 from copyrator.oci.tags import TAG_LIST_TAGS
 from copyrator.oci.transport import (
     KEEP_ALIVE,
     KEPT_ALIVE,
     KEPT_ALIVE_OTHERS,
-    REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
     HostCache,
 )
@@ -40,14 +38,8 @@ MB = 1024 * 1024
 
 @pytest.fixture
 async def second() -> AsyncIterator[FakeRegistry]:
-    registry = FakeRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
-
-
-def repository(registry: FakeRegistry, name: str = "team/app") -> Repository:
-    return Repository(registry.host, name, plain_http=True)
+    async with FakeRegistry() as registry:
+        yield registry
 
 
 def streaming(head: bytes, repeated: bytes, times: int, tail: bytes) -> Handler:
@@ -70,12 +62,13 @@ async def ignore(_: list[str]) -> None:
     pass
 
 
-async def peak_of(*lists: Repository, client: RegistryClient) -> float:
+async def peak_of(registry: FakeRegistry, *names: str) -> float:
     """Bytes that reading these tag lists at once takes at its peak."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
-    await asyncio.gather(*(client.tags(one, None, ignore) for one in lists), return_exceptions=True)
+    lists = (registry.client.tags(registry.repo(name), None, ignore) for name in names)
+    await asyncio.gather(*lists, return_exceptions=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak - before
@@ -84,31 +77,19 @@ async def peak_of(*lists: Repository, client: RegistryClient) -> float:
 async def test_pages_of_millions_of_tags_are_refused_and_take_no_memory(
     registry: FakeRegistry,
 ) -> None:
-    client = registry_client(60.0)
+    registry.client = registry_client(60.0)
     registry.fault = streaming(b'{"tags":["a"', b',"ab"', 500_000, b"]}")
 
     count = 3 if LONG else 1
-    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(count)), client=client)
+    peak = await peak_of(registry, *(f"r{i}" for i in range(count)))
 
     assert peak < 16 * MB
     with pytest.raises(InvalidResponse, match=f"more than {TAG_LIST_TAGS} tags"):
-        await client.tags(repository(registry), None, ignore)
-    await client.close()
-
-
-async def test_two_long_pages_are_held_and_few_of_their_tags(registry: FakeRegistry) -> None:
-    client = registry_client(60.0)
-    tag = f',"{"a" * 100}"'.encode()
-    registry.fault = streaming(b'{"tags":["a"', tag, 75_000, b"]}")  # 7.7 MB
-
-    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(4)), client=client)
-
-    assert peak < 20 * MB
-    await client.close()
+        await registry.tags()
 
 
 async def test_a_long_page_that_is_being_read_delays_no_other_large_answer(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     registry.fault = answering(200, json.dumps({"tags": ["a" * 100] * 2000}))
     is_reading, goes_on = asyncio.Event(), asyncio.Event()
@@ -117,11 +98,11 @@ async def test_a_long_page_that_is_being_read_delays_no_other_large_answer(
         is_reading.set()
         await goes_on.wait()
 
-    reading = asyncio.create_task(client.tags(repository(registry), None, take))
+    reading = asyncio.create_task(registry.client.tags(registry.app, None, take))
     await is_reading.wait()
     registry.fault = answering(200, json.dumps({"schemaVersion": 2, "x": "a" * 100_000}))
     async with asyncio.timeout(30):
-        await client.manifest(repository(registry), "1.0.0", None)
+        await registry.client.manifest(registry.app, "1.0.0", None)
 
     assert not reading.done()
     goes_on.set()
@@ -154,56 +135,27 @@ async def streaming_slowly(request: web.Request) -> web.StreamResponse:
 async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     registry: FakeRegistry, dripping: list[FakeRegistry]
 ) -> None:
-    client = registry_client(20.0)
+    registry.client = registry_client(20.0)
     registry.fault = answering(200, json.dumps({"tags": ["a" * 100] * 2000}))
     with working_for("crowd"):
-        slow = [asyncio.create_task(client.tags(repository(one), None, ignore)) for one in dripping]
+        slow = [
+            asyncio.create_task(registry.client.tags(one.app, None, ignore)) for one in dripping
+        ]
     while not all(one.asked for one in dripping):
         await asyncio.sleep(0.01)
 
     with working_for("other"):
         async with asyncio.timeout(10):
-            await client.tags(repository(registry), None, ignore)
+            await registry.tags()
 
     assert not any(task.done() for task in slow)
     for task in slow:
         task.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
-    await client.close()
-
-
-async def test_a_long_page_waits_for_others_twice_as_long_as_for_its_registry(
-    dripping: list[FakeRegistry],
-) -> None:
-    client = registry_client(1.0)
-    lists = (client.tags(repository(one), None, ignore) for one in dripping)
-    async with asyncio.timeout(30):
-        faults = await asyncio.gather(*lists, return_exceptions=True)
-
-    texts = sorted(str(fault).partition(" ")[2] for fault in faults)
-    assert texts.count("its tag list waits for other long ones; it is requested again later") >= 2
-    assert all(isinstance(fault, RegistryUnreachable) for fault in faults)
-    await client.close()
-
-
-async def test_two_hundred_thousand_tags_without_pages_are_read(registry: FakeRegistry) -> None:
-    client = registry_client(60.0)
-    body = json.dumps({"tags": [f"1.{i}.0-rc.1" for i in range(200_000)]})
-    registry.fault = answering(200, body)
-    count = 0
-
-    async def take(tags: list[str]) -> None:
-        nonlocal count
-        count += len(tags)
-
-    await client.tags(repository(registry), None, take)
-
-    assert count == 200_000
-    await client.close()
 
 
 async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
-    registry: FakeRegistry, second: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry, second: FakeRegistry
 ) -> None:
     many = json.dumps({"tags": [f"1.{i}.0" for i in range(20_000)]})
     registry.fault, second.fault = answering(200, many), answering(200, '{"tags": ["1.0.0"]}')
@@ -218,7 +170,7 @@ async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
         at_once -= 1
 
     async def read(one: FakeRegistry, name: str) -> None:
-        await client.tags(repository(one, name), None, take)
+        await registry.client.tags(one.repo(name), None, take)
         ended.append(name)
 
     await asyncio.gather(*(read(registry, f"big{i}") for i in range(5)), read(second, "small"))
@@ -230,7 +182,7 @@ async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
 async def test_the_time_that_is_spent_on_tags_is_not_the_registrys(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, loop = registry_client(20.0), asyncio.get_running_loop()
+    registry.client, loop = registry_client(20.0), asyncio.get_running_loop()
     registry.fault = answering(200, json.dumps({"tags": [f"1.{i}.0" for i in range(20_000)]}))
     count = spent = 0
     monkeypatch.setattr(loop, "time", lambda: time.monotonic() + spent)
@@ -241,16 +193,13 @@ async def test_the_time_that_is_spent_on_tags_is_not_the_registrys(
         spent += 5
         await asyncio.sleep(0.01)
 
-    await client.tags(repository(registry), None, take)
+    await registry.client.tags(registry.app, None, take)
 
     assert count == 20_000
     assert spent > 20
-    await client.close()
 
 
-async def test_a_compressed_answer_is_refused(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_compressed_answer_is_refused(registry: FakeRegistry) -> None:
     bomb = gzip.compress(b" " * 8 * MB)
 
     async def compressed(_: web.Request) -> web.StreamResponse:
@@ -258,18 +207,16 @@ async def test_a_compressed_answer_is_refused(
 
     registry.fault = compressed
     with pytest.raises(InvalidResponse, match="compressed"):
-        await client.tags(repository(registry), None, ignore)
+        await registry.tags()
     with pytest.raises(InvalidResponse, match="compressed"):
-        await client.manifest(repository(registry), "1.0.0", None)
+        await registry.client.manifest(registry.app, "1.0.0", None)
 
 
-async def test_a_manifest_of_brackets_is_not_built(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_manifest_of_brackets_is_not_built(registry: FakeRegistry) -> None:
     registry.fault = streaming(b'{"schemaVersion":2,"x":[[]', b",[]", 1_300_000, b"]}")
 
     tracemalloc.start()
-    _, config = await client.manifest(repository(registry), "1.0.0", None)
+    _, config = await registry.client.manifest(registry.app, "1.0.0", None)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -277,20 +224,18 @@ async def test_a_manifest_of_brackets_is_not_built(
     assert peak < 24 * MB
 
 
-async def test_a_token_of_any_length_is_not_kept(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_token_of_any_length_is_not_kept(registry: FakeRegistry) -> None:
     registry.auth = "bearer"
     registry.token_answer = json.dumps({"token": "a" * (TOKEN_CHARACTERS + 1)})
 
     with pytest.raises(InvalidResponse, match="a token of more than"):
-        await client.digest(repository(registry), "1.0.0", None)
+        await registry.resolve()
 
 
 async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry) -> None:
     """Each port is another host; all of loopback stands for any number of names."""
     metrics = Metrics()
-    client = registry_client(5.0, metrics=metrics)
+    registry.client = registry_client(5.0, metrics=metrics)
     assert registry.server is not None
     number = 0
 
@@ -308,7 +253,7 @@ async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry
     asked = 300 if LONG else 100
     for _ in range(asked):
         with pytest.raises(RegistryError):
-            await client.digest(repository(registry), "1.0.0", None)
+            await registry.resolve()
     page = generate_latest(metrics.registry).decode()
 
     assert number == 2 * asked, "a HEAD and a GET each"
@@ -316,40 +261,24 @@ async def test_hosts_that_redirects_lead_to_are_forgotten(registry: FakeRegistry
     assert f'host="{registry.host}"' in page
     assert page.count('host="127.1.') == 0
 
-    assert len(client._transport.hosts) < 50
-    await client.close()
+    assert len(registry.client._transport.hosts) < 50
 
 
 async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
     registry: FakeRegistry, second: FakeRegistry
 ) -> None:
     metrics = Metrics()
-    client = registry_client(5.0, metrics=metrics)
+    registry.client = registry_client(5.0, metrics=metrics)
     for one in (registry, second):
         with pytest.raises(RegistryError):
-            await client.digest(repository(one), "1.0.0", None)
+            await registry.client.digest(one.app, "1.0.0", None)
     assert f'host="{registry.host}"' in generate_latest(metrics.registry).decode()
 
-    client.keep_registries([(second.host, True)])
+    registry.client.keep_registries([(second.host, True)])
 
     page = generate_latest(metrics.registry).decode()
     assert f'host="{registry.host}"' not in page
     assert f'host="{second.host}"' in page
-    await client.close()
-
-
-def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
-    hosts = HostCache(Metrics())
-    with hosts.use("busy") as busy:
-        busy.blocked_until = time.monotonic() + 3600
-
-    for i in range(3 * REGISTRY_HOSTS // 4):
-        with hosts.use(f"r{i}"):
-            pass
-
-    with hosts.use("busy") as still:
-        assert still is busy
-    assert len(hosts) < 10
 
 
 def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
@@ -359,23 +288,6 @@ def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
             host.blocked_until = time.monotonic() + 3600
 
     assert len(hosts) <= REGISTRY_HOSTS
-
-
-def test_few_hosts_have_metrics_of_their_own() -> None:
-    hosts = HostCache(Metrics())
-
-    def label(host: str, *, named: bool = True) -> str:
-        with hosts.use(host):
-            return hosts.label_of(host, named=named)
-
-    own = {label(f"r{i}.example.com") for i in range(1000)}
-
-    assert len(own) == REGISTRY_HOST_LABELS + 1
-    assert label("r0.example.com", named=False) == "r0.example.com"
-    hosts.drop_series({"r0.example.com"})
-    assert label("r1.example.com", named=False) == "other"
-    assert label("r999.example.com") == "r999.example.com"
-    assert label("r0.example.com", named=False) == "r0.example.com"
 
 
 def test_few_hosts_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,12 +312,13 @@ def test_few_hosts_keep_their_connections(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_registry_on_loopback_is_not_asked(registry: FakeRegistry) -> None:
-    client = registry_client(allowed=())
+    registry.client = registry_client(allowed=())
     for host in (registry.host, registry.host.replace("127.0.0.1", "localhost")):
         with pytest.raises(AddressRefused, match=r"127\.0\.0\.1.*--allow-registry-addresses"):
-            await client.digest(Repository(host, "team/app", plain_http=True), "1.0.0", None)
+            await registry.client.digest(
+                Repository(host, "team/app", plain_http=True), "1.0.0", None
+            )
     assert registry.asked == []
-    await client.close()
 
 
 async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
@@ -413,14 +326,14 @@ async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
 ) -> None:
     """The registry is allowed, by a name; what it names is on this machine."""
     asked = second.asked
-    client = registry_client(allowed=())
+    registry.client = registry_client(allowed=())
     resolve = socket.getaddrinfo
 
     def renamed(host: str, *rest: object, **named: object) -> object:
         return resolve("127.0.0.1" if host == "private.example" else host, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", renamed)
-    rules = client._transport._rules
+    rules = registry.client._transport._rules
     check = rules.check
     monkeypatch.setattr(
         rules, "check", lambda host, at: None if host == "private.example" else check(host, at)
@@ -438,10 +351,9 @@ async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
     for lead in leads:
         registry.fault = lead
         with pytest.raises(AddressRefused):
-            await client.digest(where, "1.0.0", ALICE)
+            await registry.client.digest(where, "1.0.0", ALICE)
     assert len(registry.asked) == len(leads)
     assert asked == []
-    await client.close()
 
 
 NO_URLS = ["http://[", "http://a:99999999/", "http://\udcff/", "//", "http://[]@/", "http://xn--a/"]
@@ -450,7 +362,7 @@ NO_URLS = ["http://[", "http://a:99999999/", "http://\udcff/", "//", "http://[]@
 @pytest.mark.parametrize("url", NO_URLS)
 @pytest.mark.parametrize("place", ["a redirect", "a token server", "a next page"])
 async def test_what_is_no_url_is_an_answer_of_no_use(
-    registry: FakeRegistry, client: RegistryClient, place: str, url: str
+    registry: FakeRegistry, place: str, url: str
 ) -> None:
     written = url.encode("ascii", "replace").decode()
     registry.fault = {
@@ -462,12 +374,12 @@ async def test_what_is_no_url_is_an_answer_of_no_use(
     }[place]
 
     with pytest.raises(RegistryError):
-        await client.tags(repository(registry), ALICE, ignore)
+        await registry.client.tags(registry.app, ALICE, ignore)
 
 
-async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(client: RegistryClient) -> None:
+async def test_a_registry_whose_name_cannot_be_decoded_is_an_error(registry: FakeRegistry) -> None:
     with pytest.raises(RegistryError):
-        await client.digest(Repository("xn--a", "team/app"), "1.0.0", None)
+        await registry.client.digest(Repository("xn--a", "team/app"), "1.0.0", None)
 
 
 async def test_the_tokens_that_are_remembered_are_bounded(
@@ -482,13 +394,12 @@ async def test_the_tokens_that_are_remembered_are_bounded(
         now += 2
         return now
 
-    client = registry_client(clock=clock)
+    registry.client = registry_client(clock=clock)
     registry.auth, registry.expires_in = "bearer", 100_000
     for i in range(40):
         registry.put(f"team/r{i}", "1.0.0", "x")
         registry.token_answer = json.dumps({"token": f"TOKEN-{'a' * 1000}", "expires_in": 9e9})
         with suppress(RegistryError):
-            await client.digest(repository(registry, f"team/r{i}"), "1.0.0", None)
+            await registry.client.digest(registry.repo(f"team/r{i}"), "1.0.0", None)
 
-    assert 1 < len(client._tokens) < 15
-    await client.close()
+    assert 1 < len(registry.client._tokens) < 15

@@ -57,10 +57,8 @@ async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> 
 @pytest.fixture
 async def registry(authority: Authority) -> AsyncIterator[FakeRegistry]:
     """One that is called registry.far.invalid, by TLS."""
-    registry = FakeRegistry()
-    await registry.start(authority.context(FAR))
-    yield registry
-    await registry.stop()
+    async with FakeRegistry(tls=authority.context(FAR)) as registry:
+        yield registry
 
 
 @pytest.fixture
@@ -113,31 +111,23 @@ async def test_https_goes_through_a_tunnel_and_the_registry_is_still_verified(
 
 
 async def test_plain_http_is_asked_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = FakeRegistry()
-    await proxy.start()
-    digest = proxy.put("app", "1.0.0", "one")
     far = Repository(FAR, "app", plain_http=True)
-
-    async with client_with(monkeypatch, HTTP_PROXY=f"http://{proxy.host}") as client:
-        assert await client.digest(far, "1.0.0", None) == digest
-
-    await proxy.stop()
+    async with FakeRegistry() as proxy:
+        digest = proxy.put("app", "1.0.0", "one")
+        async with client_with(monkeypatch, HTTP_PROXY=f"http://{proxy.host}") as client:
+            assert await client.digest(far, "1.0.0", None) == digest
 
 
 async def test_an_https_proxy_is_verified_also_on_the_way_to_plain_http(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy = FakeRegistry()
-    await proxy.start(authority.context("127.0.0.1"))
-    proxy.put("app", "1.0.0", "one")
     far = Repository(FAR, "app", plain_http=True)
-
-    async with client_with(monkeypatch, HTTP_PROXY=f"https://{proxy.host}") as client:
-        with pytest.raises(TLSFailed):
-            await client.digest(far, "1.0.0", None)
-
+    async with FakeRegistry(tls=authority.context("127.0.0.1")) as proxy:
+        names = {"HTTP_PROXY": f"https://{proxy.host}"}
+        async with client_with(monkeypatch, **names) as client:
+            with pytest.raises(TLSFailed):
+                await client.digest(far, "1.0.0", None)
     assert proxy.seen_authorization == []
-    await proxy.stop()
 
 
 @pytest.mark.parametrize("exceptions", ["far.invalid", ".invalid,10.0.0.0/8", f"{FAR}:443", "*"])

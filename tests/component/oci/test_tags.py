@@ -15,7 +15,7 @@ from copyrator.api.version_range import VersionRange, parse_version
 from copyrator.bundles.tags import TagSelection
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import TAG_PAGE_BYTES, RegistryClient
+from copyrator.oci.client import TAG_PAGE_BYTES
 from copyrator.oci.errors import (
     AuthenticationFailed,
     InvalidResponse,
@@ -24,32 +24,9 @@ from copyrator.oci.errors import (
     RegistryUnreachable,
     TagNotFound,
 )
-from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"
-
-
-def repository(registry: FakeRegistry) -> Repository:
-    return Repository(registry.host, "team/app", plain_http=True)
-
-
-async def read(
-    client: RegistryClient, registry: FakeRegistry, credential: Credential | None = None
-) -> list[str]:
-    return [tag for piece in await pieces_of(client, registry, credential) for tag in piece]
-
-
-async def pieces_of(
-    client: RegistryClient, registry: FakeRegistry, credential: Credential | None = None
-) -> list[list[str]]:
-    pieces: list[list[str]] = []
-
-    async def take(tags: list[str]) -> None:
-        pieces.append(tags)
-
-    await client.tags(repository(registry), credential, take)
-    return pieces
 
 
 def pages(*answers: web.Response | Callable[[], web.Response]) -> Handler:
@@ -74,12 +51,10 @@ def following(last: str) -> str:
     return f'<{PATH}?n=1000&last={last}>; rel="next"'
 
 
-async def test_a_thousand_tags_are_asked_for_at_a_time(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
+async def test_a_thousand_tags_are_asked_for_at_a_time(registry: FakeRegistry) -> None:
     registry.put("team/app", "1.0.0", "x")
 
-    assert await read(client, registry) == ["1.0.0"]
+    assert await registry.tags() == ["1.0.0"]
     assert registry.asked == [("GET", f"{PATH}?n=1000")]
 
 
@@ -87,80 +62,60 @@ async def test_a_thousand_tags_are_asked_for_at_a_time(
     "link",
     [
         f'<{PATH}?last=a>; rel="next"',
-        f"<{PATH}?last=a>; rel=next",
         f"<{PATH}?last=a>;REL=Next",
-        f'<{PATH}?last=a>; title="x"; rel="last next"',
         f'<{PATH}?last=a,b>; rel="next"',
         f'</other>; rel="prev", <{PATH}?last=a>; rel="next"',
         '<?last=a>; rel="next"',
     ],
 )
-async def test_every_spelling_of_a_next_page_is_followed(
-    registry: FakeRegistry, client: RegistryClient, link: str
-) -> None:
+async def test_every_spelling_of_a_next_page_is_followed(registry: FakeRegistry, link: str) -> None:
     registry.fault = pages(page("a", link=link), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1][1].startswith(f"{PATH}?last=a")
-
-
-async def test_a_next_page_is_found_behind_another_link_header(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    first = page("a", link="</style.css>; rel=preload")
-    first.headers.add("Link", following("a"))
-    registry.fault = pages(first, page("b"))
-
-    assert await read(client, registry) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     "link", ["<>; rel=next", "rel=next", f"{PATH}; rel=next", "<http://[>; rel=next"]
 )
 async def test_a_next_page_that_cannot_be_found_does_not_end_the_list(
-    registry: FakeRegistry, client: RegistryClient, link: str
+    registry: FakeRegistry, link: str
 ) -> None:
     registry.fault = pages(page("a", link=link))
 
     with pytest.raises(InvalidResponse, match="next page"):
-        await read(client, registry)
+        await registry.tags()
 
 
 @pytest.mark.parametrize(
     "link",
     [
         "https://{host}/v2/team/app/tags/list?last=a",  # plain HTTP here, TLS at the proxy
-        "http://{host}/v2/team/app/tags/list?last=a",
         "http://127.0.0.1/v2/team/app/tags/list?last=a",  # the proxy leaves the port out
-        "https://127.0.0.1/v2/team/app/tags/list?last=a",
-        "http://127.0.0.1:80/v2/team/app/tags/list?last=a",
         "https://127.0.0.1:443/v2/team/app/tags/list?last=a",
         "//127.0.0.1/v2/team/app/tags/list?last=a",
         "http://user:password@{host}/v2/team/app/tags/list?last=a",
         "https://127.0.0.1/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
-        "/artifactory/api/docker/local/v2/team/app/tags/list?last=a",
-        "/v2/local/team/app/tags/list?last=a",
-        "/v2/app/tags/list?last=a",
         "/tags/list?last=a",
         "?last=a",
     ],
 )
 async def test_a_next_page_behind_a_proxy_is_followed_on_the_registrys_own_origin(
-    registry: FakeRegistry, client: RegistryClient, link: str
+    registry: FakeRegistry, link: str
 ) -> None:
     link = f"<{link.format(host=registry.host)}>; rel=next"
     registry.fault = pages(page("a", link=link), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1] == ("GET", f"{PATH}?last=a")
 
 
 async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     registry.fault = pages(page("a", link="</v2/next/a%2Fb?x=%2B>; rel=next"), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert registry.asked[1] == ("GET", "/v2/next/a%2Fb?x=%2B")
 
 
@@ -168,25 +123,22 @@ async def test_a_next_page_at_another_place_of_the_host_is_asked_for_there(
     ("link", "named"),
     [
         ("http://127.0.0.1:9{path}", "http://127.0.0.1:9"),
-        ("https://127.0.0.1:9{path}", "https://127.0.0.1:9"),
         ("//example.invalid{path}", "http://example.invalid:80"),
-        ("https://example.invalid{path}", "https://example.invalid:443"),
         ("http://user:password@example.invalid{path}", "http://example.invalid:80"),
         ("http://127.0.0.1@example.invalid{path}", "http://example.invalid:80"),
         ("http://127.0.0.1.example.invalid{path}", "http://127.0.0.1.example.invalid:80"),
-        ("http://127.0.0.1.{path}", "http://127.0.0.1.:80"),
         ("http://localhost{path}", "http://localhost:80"),
         ("ftp://{host}{path}", "ftp://127.0.0.1"),
     ],
 )
 async def test_our_credentials_go_to_no_other_host(
-    registry: FakeRegistry, client: RegistryClient, link: str, named: str
+    registry: FakeRegistry, link: str, named: str
 ) -> None:
     link = f"<{link.format(path=PATH, host=registry.host)}>; rel=next"
     registry.fault = pages(page("a", link=link))
 
     with pytest.raises(InvalidResponse) as refused:
-        await read(client, registry, ALICE)
+        await registry.tags(ALICE)
     assert f"next page of tags on another host, {named}" in str(refused.value)
     assert str(refused.value).endswith("; refused")
     assert "password" not in str(refused.value)
@@ -195,35 +147,24 @@ async def test_our_credentials_go_to_no_other_host(
 
 @pytest.mark.parametrize("status", [400, 405, 406, 413, 414, 416, 422, 501])
 async def test_a_registry_that_refuses_the_size_of_a_page_is_asked_without_one(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     refusal = web.Response(status=status)
     registry.fault = pages(refusal, page("a", link=f"<{PATH}?last=a>; rel=next"), page("b"))
 
-    assert await read(client, registry) == ["a", "b"]
+    assert await registry.tags() == ["a", "b"]
     assert [path for _, path in registry.asked] == [f"{PATH}?n=1000", PATH, f"{PATH}?last=a"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 418, 429, 500, 502, 503])
 async def test_any_other_refusal_of_a_tag_list_is_an_error_at_once(
-    registry: FakeRegistry, client: RegistryClient, status: int
+    registry: FakeRegistry, status: int
 ) -> None:
     registry.fault = pages(web.Response(status=status), page("a"))
 
     with pytest.raises(RegistryError):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 1
-
-
-@pytest.mark.parametrize("before", [[web.Response(status=400)], [page("a", link=following("a"))]])
-async def test_a_list_that_is_refused_without_a_size_too_is_an_error(
-    registry: FakeRegistry, client: RegistryClient, before: list[web.Response]
-) -> None:
-    registry.fault = pages(*before, web.Response(status=400), page("b"))
-
-    with pytest.raises(InvalidResponse, match="responds with 400 for the tag list"):
-        await read(client, registry)
-    assert len(registry.asked) == 2
 
 
 DIGESTS = [
@@ -239,64 +180,14 @@ DIGESTS = [
 
 @pytest.mark.parametrize("digest", DIGESTS)
 async def test_a_digest_of_any_algorithm_among_the_tags_spoils_nothing(
-    registry: FakeRegistry, client: RegistryClient, digest: str
+    registry: FakeRegistry, digest: str
 ) -> None:
     registry.fault = pages(page("1.0.0", digest, "1.1.0"))
 
-    found = await read(client, registry)
+    found = await registry.tags()
 
     assert [tag for tag in found if tag != digest] == ["1.0.0", "1.1.0"]
     assert all(len(tag) <= 128 for tag in found)
-
-
-@pytest.mark.parametrize("tag", ["a" * 129, "1.0." + "0" * 128, "sha512:" + "g" * 128])
-async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
-    registry: FakeRegistry, client: RegistryClient, tag: str
-) -> None:
-    registry.fault = pages(page("1.0.0", tag))
-
-    with pytest.raises(InvalidResponse, match="an invalid tag list"):
-        await read(client, registry)
-
-
-async def test_a_redirect_to_another_host_takes_no_credentials_along(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users = "basic", {"alice": "s3cret"}
-    registry.put("team/app", "1.0.0", "x")
-    await read(client, registry, ALICE)
-    other = FakeRegistry()
-    await other.start()
-    other.fault = pages(page("a", link=following("a")))
-    moved = web.Response(status=307, headers={"Location": f"http://{other.host}{PATH}"})
-    registry.fault = pages(moved)
-
-    with pytest.raises(InvalidResponse, match="refused"):  # the next page is the other host's
-        await read(client, registry, ALICE)
-    assert other.seen_authorization == [None]
-    await other.stop()
-
-
-@pytest.mark.parametrize("empty", ['{"tags": null}', '{"tags": []}'])
-async def test_an_empty_list_is_one(
-    registry: FakeRegistry, client: RegistryClient, empty: str
-) -> None:
-    registry.fault = pages(web.Response(text=empty))
-
-    assert await read(client, registry) == []
-
-
-@pytest.mark.parametrize(
-    "body", ['{"tags": ["b', "", "null", "{}", '{"tags": ["b", 1]}', "[" * 100_000, "\xff"]
-)
-async def test_half_a_list_is_an_error(
-    registry: FakeRegistry, client: RegistryClient, body: str
-) -> None:
-    broken = web.Response(body=body.encode("latin-1"))
-    registry.fault = pages(page("a", link=following("a")), broken)
-
-    with pytest.raises(InvalidResponse, match="an invalid tag list"):
-        await read(client, registry)
 
 
 @pytest.mark.parametrize(
@@ -311,48 +202,18 @@ async def test_half_a_list_is_an_error(
 )
 async def test_an_error_on_the_second_page_is_an_error(
     registry: FakeRegistry,
-    client: RegistryClient,
     answer: web.Response,
     error: type[RegistryError],
 ) -> None:
     registry.fault = pages(page("a", link=following("a")), answer)
 
     with pytest.raises(error) as failed:
-        await read(client, registry)
+        await registry.tags()
     assert type(failed.value) is error
 
 
-async def test_a_token_that_runs_out_in_the_middle_is_renewed(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.auth, registry.users, registry.page = "bearer", {"alice": "s3cret"}, 1
-    for tag in ("a", "b", "c"):
-        registry.put("team/app", tag, "x")
-    found: list[str] = []
-
-    async def take(tags_of_page: list[str]) -> None:
-        found.extend(tags_of_page)
-        registry.forget_tokens()
-
-    await client.tags(repository(registry), ALICE, take)
-
-    assert found == ["a", "b", "c"]
-    assert registry.count("GET", "/token") == 3
-
-
-async def test_pages_that_lead_in_a_circle_are_refused(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    registry.fault = pages(
-        page("a", link=following("a")), page("b", link=f"<{PATH}?n=1000>; rel=next")
-    )
-
-    with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
-
-
 async def test_a_page_that_comes_again_under_another_address_is_refused(
-    registry: FakeRegistry, client: RegistryClient
+    registry: FakeRegistry,
 ) -> None:
     async def counting(_: web.Request) -> web.StreamResponse:
         return page("a", link=following(str(len(registry.asked))))
@@ -360,14 +221,13 @@ async def test_a_page_that_comes_again_under_another_address_is_refused(
     registry.fault = counting
 
     with pytest.raises(InvalidResponse, match="same page again"):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 2
 
 
 @pytest.mark.parametrize("found", [["{}"], []])
 async def test_pages_without_end_are_refused(
     registry: FakeRegistry,
-    client: RegistryClient,
     monkeypatch: pytest.MonkeyPatch,
     found: list[str],
 ) -> None:
@@ -380,30 +240,30 @@ async def test_pages_without_end_are_refused(
     registry.fault = endless
 
     with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
+        await registry.tags()
     assert len(registry.asked) == 7
 
 
 async def test_a_list_is_bounded_in_bytes(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tags, "TAG_LIST_BYTES", 100)
     registry.fault = pages(page("a" * 60, link=following("a")), page("b" * 60, link=following("b")))
 
     with pytest.raises(InvalidResponse, match="endless tag list"):
-        await read(client, registry)
+        await registry.tags()
 
 
-async def test_a_page_is_bounded_in_bytes(registry: FakeRegistry, client: RegistryClient) -> None:
+async def test_a_page_is_bounded_in_bytes(registry: FakeRegistry) -> None:
     registry.fault = pages(page(*["a" * 128] * (TAG_PAGE_BYTES // 128)))
 
     with pytest.raises(InvalidResponse, match=f"longer than {TAG_PAGE_BYTES} bytes"):
-        await read(client, registry)
+        await registry.tags()
 
 
 async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
     now = 1000.0
-    client = registry_client(clock=lambda: now)
+    registry.client = registry_client(clock=lambda: now)
 
     def late() -> web.Response:
         nonlocal now
@@ -413,26 +273,11 @@ async def test_a_list_is_bounded_in_time(registry: FakeRegistry) -> None:
     registry.fault = pages(page("a", link=following("a")), late)
 
     with pytest.raises(RegistryUnreachable, match="takes more than 600 s"):
-        await read(client, registry)
-    await client.close()
-
-
-async def test_a_registry_that_does_not_page_is_read_in_pieces(
-    registry: FakeRegistry, client: RegistryClient
-) -> None:
-    everything = [f"1.0.{i}" for i in range(2500)]
-    registry.fault = pages(page(*everything))
-
-    pieces = await pieces_of(client, registry)
-
-    assert max(len(piece) for piece in pieces) <= 1000
-    assert [tag for piece in pieces for tag in piece] == everything
+        await registry.tags()
 
 
 @pytest.mark.parametrize("paged", [True, False])
-async def test_twenty_thousand_tags_cost_little_memory(
-    registry: FakeRegistry, client: RegistryClient, paged: bool
-) -> None:
+async def test_twenty_thousand_tags_cost_little_memory(registry: FakeRegistry, paged: bool) -> None:
     total, size = 20_000, 1000 if paged else 20_000
 
     async def many(request: web.Request) -> web.StreamResponse:
@@ -447,7 +292,7 @@ async def test_twenty_thousand_tags_cost_little_memory(
     wanted = parse_version("1.*")
     assert isinstance(wanted, VersionRange)
     selection = TagSelection(wanted)
-    await read(client, registry)  # sessions, caches
+    await registry.tags()  # sessions, caches
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
 
@@ -455,7 +300,7 @@ async def test_twenty_thousand_tags_cost_little_memory(
         for tag in tags:
             selection.add(tag)
 
-    await client.tags(repository(registry), None, add)
+    await registry.client.tags(registry.app, None, add)
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -12,9 +11,7 @@ from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.oci.auth import Credential
-from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TagNotFound
-from copyrator.oci.exchange import Repository
 
 ALICE = Credential("alice", "s3cret")
 LIST = "repository:team/app:metadata_read"
@@ -48,36 +45,24 @@ class ScopedRegistry(FakeRegistry):
 
 @pytest.fixture
 async def scoped() -> AsyncIterator[ScopedRegistry]:
-    registry = ScopedRegistry(auth="bearer", users={"alice": "s3cret"})
-    await registry.start()
-    for number in range(20):
-        registry.put("team/app", f"1.0.{number}", "x")
-    yield registry
-    await registry.stop()
+    async with ScopedRegistry(auth="bearer", users={"alice": "s3cret"}) as registry:
+        for number in range(20):
+            registry.put("team/app", f"1.0.{number}", "x")
+        yield registry
 
 
-def app(registry: FakeRegistry) -> Repository:
-    return Repository(registry.host, "team/app", plain_http=True)
-
-
-async def poll(client: RegistryClient, registry: FakeRegistry, tag: str = "1.0.0") -> None:
+async def poll(registry: FakeRegistry, tag: str = "1.0.0") -> None:
     """A list and a manifest, as of a Bundle with a range of versions."""
-    found: list[str] = []
-
-    async def take(tags: list[str]) -> None:
-        found.extend(tags)
-
-    await client.tags(app(registry), ALICE, take)
-    assert tag in found
-    await client.digest(app(registry), tag, ALICE)
+    assert tag in await registry.tags(ALICE)
+    await registry.resolve(ALICE, tag)
 
 
-async def counts(client: RegistryClient, registry: FakeRegistry, polls: int) -> list[int]:
+async def counts(registry: FakeRegistry, polls: int) -> list[int]:
     """Requests of each poll, one after the other."""
     found = []
     for _ in range(polls):
         before = len(registry.asked)
-        await poll(client, registry)
+        await poll(registry)
         found.append(len(registry.asked) - before)
     return found
 
@@ -97,116 +82,55 @@ async def counts(client: RegistryClient, registry: FakeRegistry, polls: int) -> 
 )
 async def test_a_list_and_a_manifest_dont_take_each_others_tokens(
     scoped: ScopedRegistry,
-    client: RegistryClient,
     scopes: dict[str, str],
     wrong_scope: int,
     expected: list[int],
 ) -> None:
     scoped.scopes, scoped.wrong_scope = scopes, wrong_scope
-    assert await counts(client, scoped, 3) == expected
-
-
-@pytest.mark.parametrize("wrong_scope", [401, 403, 404])
-async def test_polls_at_once_get_a_token_for_each_scope_and_no_refusal_afterwards(
-    scoped: ScopedRegistry, client: RegistryClient, wrong_scope: int
-) -> None:
-    """Twenty Bundles of one repository, then once more."""
-    scoped.wrong_scope = wrong_scope
-    await asyncio.gather(*(poll(client, scoped, f"1.0.{i}") for i in range(20)))
-    assert scoped.count("GET", "/token") == 2
-
-    scoped.refused.clear()
-    before = len(scoped.asked)
-    await asyncio.gather(*(poll(client, scoped, f"1.0.{i}") for i in range(20)))
-    assert not scoped.refused
-    assert len(scoped.asked) - before == 40
-    assert scoped.count("GET", "/token") == 2
+    assert await counts(scoped, 3) == expected
 
 
 async def test_each_token_is_renewed_when_it_runs_out_or_is_forgotten(
     scoped: ScopedRegistry,
 ) -> None:
     now = 1000.0
-    client = registry_client(clock=lambda: now)
-    await counts(client, scoped, 2)
+    scoped.client = registry_client(clock=lambda: now)
+    await counts(scoped, 2)
     now += 298
-    assert await counts(client, scoped, 2) == [4, 2], "a token and a request for each"
+    assert await counts(scoped, 2) == [4, 2], "a token and a request for each"
     scoped.forget_tokens()
-    assert await counts(client, scoped, 2) == [6, 2]
-    await client.close()
+    assert await counts(scoped, 2) == [6, 2]
 
 
 async def test_every_kind_of_request_has_its_own_scope_and_memory_is_bounded(
-    scoped: ScopedRegistry, client: RegistryClient
+    scoped: ScopedRegistry,
 ) -> None:
     scoped.scopes |= {"/manifests/": PULL, "/blobs/": f"{PULL},blob", "/referrers/": f"{PULL},ref"}
     blob = next(iter(scoped.blobs))
-    digest = await client.digest(app(scoped), "1.0.0", ALICE)
+    digest = await scoped.resolve(ALICE)
 
     async def everything() -> None:
-        await poll(client, scoped)
-        await client.manifest(app(scoped), "1.0.1", ALICE)
-        await client.blob(app(scoped), blob, ALICE, 10_000)
-        await client.referrers(app(scoped), app(scoped).referrers_url(digest), ALICE)
+        await poll(scoped)
+        await scoped.client.manifest(scoped.app, "1.0.1", ALICE)
+        await scoped.client.blob(scoped.app, blob, ALICE, 10_000)
+        await scoped.client.referrers(scoped.app, scoped.app.referrers_url(digest), ALICE)
 
     await everything()
     scoped.refused.clear()
     for _ in range(5):
         await everything()
     assert not scoped.refused
-    (grants,) = client._tokens._grants.values()
+    (grants,) = scoped.client._tokens._grants.values()
     assert set(grants.by_kind) == {"tags", "manifests", "blobs", "referrers"}
     kept = [(one.header or "", one.challenge) for one in grants.by_kind.values()]
     sent = "".join(header + said.realm + said.service + said.scope for header, said in kept)
     assert grants.size == len(sent) < 2000
 
 
-async def test_a_challenge_that_is_another_one_each_time_adds_nothing(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    for number in range(30):
-        scoped.scopes = {"/tags/": f"{LIST}{number}", "/manifests/": f"{PULL}{number}"}
-        await poll(client, scoped)
-    (grants,) = client._tokens._grants.values()
-    assert len(grants.by_kind) == 2
-
-
-async def test_kinds_with_one_scope_share_their_token(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    scoped.scopes = {}
-    await poll(client, scoped)
-    await client.manifest(app(scoped), "1.0.1", ALICE)
-    scoped.forget_tokens()
-    await poll(client, scoped)
-    assert scoped.count("GET", "/token") == 2
-    (grants,) = client._tokens._grants.values()
-    assert list(grants.by_kind) == ["tags"], "the one that was challenged"
-
-
-async def test_a_token_that_is_forbidden_for_another_reason_is_renewed_once(
-    scoped: ScopedRegistry, client: RegistryClient
-) -> None:
-    """What is sent without it is refused as well, so it isn't of another scope, but may be old."""
-    scoped.scopes = {}
-    await counts(client, scoped, 1)
-
-    async def forbidding(_: web.Request) -> web.Response:
-        return web.Response(status=403)
-
-    scoped.fault, scoped.fault_at = forbidding, "/referrers/"
-    url = app(scoped).referrers_url("sha256:" + "0" * 64)
-    for expected, tokens in ((4, 1), (1, 0), (1, 0)):
-        before, known = len(scoped.asked), scoped.count("GET", "/token")
-        assert await client.referrers(app(scoped), url, ALICE) is None
-        assert len(scoped.asked) - before == expected
-        assert scoped.count("GET", "/token") - known == tokens
-
-
 async def test_a_permission_that_was_given_later_renews_the_token_of_each_scope(
-    scoped: ScopedRegistry, client: RegistryClient
+    scoped: ScopedRegistry,
 ) -> None:
-    await counts(client, scoped, 2)
+    await counts(scoped, 2)
     old = set(scoped.tokens)
 
     async def forbidding(request: web.Request) -> web.StreamResponse:
@@ -214,19 +138,16 @@ async def test_a_permission_that_was_given_later_renews_the_token_of_each_scope(
         return web.Response(status=403) if sent in old else await scoped.respond(request)
 
     scoped.fault, scoped.fault_at = forbidding, "/v2/"
-    assert await counts(client, scoped, 2) == [6, 2]
+    assert await counts(scoped, 2) == [6, 2]
 
 
 async def test_a_tag_that_isnt_there_is_looked_for_without_a_borrowed_token_once(
-    scoped: ScopedRegistry, client: RegistryClient
+    scoped: ScopedRegistry,
 ) -> None:
-    async def take(_: list[str]) -> None:
-        pass
-
     scoped.scopes = {}
-    await client.tags(app(scoped), ALICE, take)
+    await scoped.tags(ALICE)
     for expected in (5, 2, 2):
         before = len(scoped.asked)
         with pytest.raises(TagNotFound):
-            await client.digest(app(scoped), "2.0.0", ALICE)
+            await scoped.resolve(ALICE, "2.0.0")
         assert len(scoped.asked) - before == expected

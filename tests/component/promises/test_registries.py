@@ -18,13 +18,12 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
+from tests.component.oci.fake_registry import FakeRegistry, answering
 from tests.packed_charts import chart
 from tests.unit.signatures.making import key, public_pem
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RateLimited, RegistryError
-from copyrator.oci.exchange import Repository
 
 ALICE = "Basic " + base64.b64encode(b"alice:s3cret").decode()
 PLACES = {
@@ -38,12 +37,9 @@ PLACES = {
 
 @pytest.fixture
 async def registry() -> AsyncIterator[Signed]:
-    registry = Signed()
-    await registry.start()
-    digest = registry.put_chart("app", "1.0.0", chart("a: b"))
-    registry.sign(digest)
-    yield registry
-    await registry.stop()
+    async with Signed() as registry:
+        registry.sign(registry.put_chart("app", "1.0.0", chart("a: b")))
+        yield registry
 
 
 def only_for_alice(registry: FakeRegistry, place: str) -> None:
@@ -144,9 +140,7 @@ async def test_what_was_read_is_never_given_to_readers_of_another_registry_with_
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
 ) -> None:
     """Path, tag and credential are equal; the contents aren't."""
-    second = FakeRegistry()
-    await second.start()
-    try:
+    async with FakeRegistry() as second:
         digests = {
             "one": registry.put_chart("app", "1.2.0", chart("a: {{ now }}")),
             "two": second.put_chart("app", "1.2.0", chart("a: c")),
@@ -161,8 +155,6 @@ async def test_what_was_read_is_never_given_to_readers_of_another_registry_with_
         plans = {name: await waits(cluster, name=name) for name in digests}
         for name, version in (("all-of-one", "1.2.0"), ("all-of-two", "1.3.0")):
             await deployed(cluster, name, version=version)
-    finally:
-        await second.stop()
 
     assert {name: plan["digest"] for name, plan in plans.items()} == digests
     assert {name: plan["bound"] for name, plan in plans.items()} == {"one": False, "two": True}
@@ -173,19 +165,15 @@ async def test_what_was_read_is_never_given_to_readers_of_another_registry_with_
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_retry_after_holds_back_that_host_only_and_for_that_long(status: int) -> None:
-    busy, free = FakeRegistry(), FakeRegistry()
-    await busy.start()
-    await free.start()
-    client = registry_client(60.0)
-    try:
+    async with FakeRegistry() as busy, FakeRegistry() as free:
         digest = busy.put("app", "1.0.0", "one")
         free.put("app", "1.0.0", "one")
-        mine = [Repository(busy.host, name, plain_http=True) for name in ("app", "other")]
-        others = Repository(free.host, "app", plain_http=True)
+        mine, other_of_it, others = busy.repo("app"), busy.repo("other"), free.repo("app")
+        client = busy.client
         assert await client.digest(others, "1.0.0", None), "both are known"
         busy.fault = answering(status, Retry_After="2")
         with pytest.raises(RegistryError):
-            await client.digest(mine[0], "1.0.0", None)
+            await client.digest(mine, "1.0.0", None)
         answered, asked = time.monotonic(), len(busy.asked)
         busy.fault = None
 
@@ -194,7 +182,7 @@ async def test_a_retry_after_holds_back_that_host_only_and_for_that_long(status:
             if len(busy.asked) > asked:
                 assert time.monotonic() > answered + 1.5
             with suppress(RegistryError):
-                found = await client.digest(mine[0], "1.0.0", Credential("a", "b"))
+                found = await client.digest(mine, "1.0.0", Credential("a", "b"))
             assert await client.digest(others, "1.0.0", Credential("a", "b"))
             await asyncio.sleep(0.02)
         assert time.monotonic() > answered + 1.5
@@ -202,26 +190,20 @@ async def test_a_retry_after_holds_back_that_host_only_and_for_that_long(status:
 
         busy.fault = answering(status, Retry_After="1800")
         with pytest.raises(RegistryError):
-            await client.digest(mine[0], "1.0.0", None)
+            await client.digest(mine, "1.0.0", None)
         busy.fault, asked = None, len(busy.asked)
-        for repository in mine:
+        for repository in (mine, other_of_it):
             with pytest.raises(RegistryError) as caught:
                 await client.digest(repository, "1.0.0", None)
             assert isinstance(caught.value, RateLimited) is (status == 429)
             assert 1500 < (caught.value.retry_after or 0) <= 1800
         assert len(busy.asked) == asked, "nothing is sent there"
-    finally:
-        await client.close()
-        await busy.stop()
-        await free.stop()
 
 
 async def test_bundles_of_other_registries_are_deployed_while_one_asks_for_a_pause(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
 ) -> None:
-    second = FakeRegistry()
-    await second.start()
-    try:
+    async with FakeRegistry() as second:
         second.put("app", "1.0.0", "one")
         registry.fault = answering(429, Retry_After="3600")
         bundle("held")
@@ -234,5 +216,3 @@ async def test_bundles_of_other_registries_are_deployed_while_one_asks_for_a_pau
         await deployed(cluster, "free", digest=newer)
         await idle(operator)
         assert len(registry.asked) == asked
-    finally:
-        await second.stop()

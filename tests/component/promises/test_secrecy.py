@@ -35,8 +35,8 @@ def shown(cluster: BundleCluster, caplog: pytest.LogCaptureFixture) -> str:
     return json.dumps(written) + caplog.text
 
 
-def stops(cluster: BundleCluster, kind: str, said: str, *, message: str | None = None) -> None:
-    """Let Jobs of this kind fail with this log; its end is the container's message too."""
+def stops(cluster: BundleCluster, kind: str, said: str, *, message: str) -> None:
+    """Let Jobs of this kind fail with this log and this message of the container."""
     ends = cluster.ends
 
     def failing(job: dict[str, Any]) -> tuple[int, str] | None:
@@ -44,7 +44,7 @@ def stops(cluster: BundleCluster, kind: str, said: str, *, message: str | None =
             assert ends is not None
             return ends(job)
         cluster.logs[f"{job['metadata']['name']}-pod"] = said
-        return 1, said[-2000:] if message is None else message
+        return 1, message
 
     cluster.ends = failing
 
@@ -82,45 +82,34 @@ TEXTS = {
 }
 
 
+WAYS: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "deploy": ("deploy", {}, False),
+    "deploy of a plan": ("deploy", {"approval": ALWAYS}, False),
+    "deploy, its log rotated away": ("deploy", {}, True),
+    "uninstall": ("uninstall", {}, False),
+    "uninstall, its log rotated away": ("uninstall", {}, True),
+}
+"""The kind of Job that fails, the spec, and whether only its container's message says why."""
+
+
 @pytest.mark.parametrize("what", TEXTS)
-@pytest.mark.parametrize("spec", [{}, {"approval": ALWAYS}], ids=["plain", "gated"])
-async def test_a_deploys_message_holds_no_text_of_a_template(
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_message_of_a_job_holds_a_text_of_a_template(
     cluster: BundleCluster,
     run: Run,
     bundle: Make,
     werf: Werf,
     caplog: pytest.LogCaptureFixture,
     what: str,
-    spec: dict[str, Any],
+    way: str,
 ) -> None:
-    stops(cluster, "deploy", "begins\n" + TEXTS[what])
+    kind, spec, is_rotated = WAYS[way]
+    text = TEXTS[what]
+    stops(cluster, kind, "begins\n" + ("" if is_rotated else text), message=text)
     bundle(**spec)
     operator = await run()
     if spec:
         approve(cluster, await waits(cluster))
-
-    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
-    await idle(operator)
-
-    assert HIDDEN not in shown(cluster, caplog)
-    assert "see the pod's log" in json.dumps(cluster.status())
-
-
-@pytest.mark.parametrize("what", TEXTS)
-@pytest.mark.parametrize("kind", ["deploy", "uninstall"])
-async def test_the_end_of_a_jobs_container_holds_no_text_of_a_template_either(
-    cluster: BundleCluster,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    caplog: pytest.LogCaptureFixture,
-    what: str,
-    kind: str,
-) -> None:
-    """It is all that there is where the log was rotated away."""
-    stops(cluster, kind, "begins\n", message=TEXTS[what])
-    bundle()
-    operator = await run()
     if kind == "uninstall":
         await deployed(cluster)
         cluster.drop(path_of("bundles", "shop"))
@@ -129,31 +118,7 @@ async def test_the_end_of_a_jobs_container_holds_no_text_of_a_template_either(
     await idle(operator)
 
     assert HIDDEN not in shown(cluster, caplog)
-    assert "see the pod's log" in cluster.message()
-
-
-@pytest.mark.parametrize("what", TEXTS)
-async def test_an_uninstalls_message_holds_no_text_of_a_template(
-    cluster: BundleCluster,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    caplog: pytest.LogCaptureFixture,
-    what: str,
-) -> None:
-    stops(cluster, "uninstall", TEXTS[what])
-    bundle()
-    operator = await run()
-    await deployed(cluster)
-
-    cluster.drop(path_of("bundles", "shop"))
-
-    await eventually(lambda: cluster.reason() == "UninstallFailed")
-    await idle(operator)
-    assert HIDDEN not in shown(cluster, caplog)
-
-
-# --- a kubeconfig ---------------------------------------------------------------------------------
+    assert "see the pod's log" in json.dumps(cluster.status())
 
 
 # --- what a registry says -------------------------------------------------------------------------

@@ -73,23 +73,6 @@ def test_the_chart_pulls_from_its_registry_and_the_readmes_commands_name_it(buil
     assert not values["image"]["tag"], "the chart's appVersion"
 
 
-@pytest.mark.parametrize(
-    ("typed", "runs"),
-    [
-        ("", ""),
-        ("REGISTRY=example.com/a", " --registry example.com/a"),
-        ("REGISTRY=e.com/a PUSH=1 KEY=k", " --registry e.com/a --push --key k"),
-        ("PUSH=0 RELEASE=--keyless", " --keyless"),
-    ],
-)
-def test_make_release_passes_its_variables_on(typed, runs):
-    command = ["make", "--silent", "--dry-run", "release", *typed.split()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert (
-        " ".join(done.stdout.replace("\\", " ").split()) == f"hack/run python hack/release.py{runs}"
-    )
-
-
 def test_a_push_is_signed():
     command = [sys.executable, ROOT / "hack" / "release.py", "--push"]
     done = subprocess.run(

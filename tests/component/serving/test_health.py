@@ -45,11 +45,6 @@ async def test_each_failing_check_is_a_line_of_the_body(server: HealthServer) ->
     assert body == "crds: bundles.operator.werf.dev is missing\nrules: not listed yet\n"
 
 
-async def test_not_ready_is_still_live(server: HealthServer) -> None:
-    server.ready.add("rules", lambda: "not listed yet")
-    assert (await get(server, "/healthz"))[0] == 200
-
-
 async def test_not_live_is_not_ready_either(server: HealthServer) -> None:
     server.live.add("workers", lambda: "worker 3 died")
     assert (await get(server, "/healthz"))[:2] == (503, "workers: worker 3 died\n")

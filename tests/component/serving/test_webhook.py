@@ -291,13 +291,11 @@ async def test_a_form_is_read_and_other_types_of_content_are_json(
 
 
 @pytest.mark.parametrize("row", RECORDED, ids=str)
-@pytest.mark.parametrize("through", ["leader", "standby"])
-async def test_each_senders_event_is_heard(
-    hook: Hook, standby: Hook, row: Recorded, through: str
+async def test_each_senders_event_is_heard_through_a_standby_too(
+    hook: Hook, standby: Hook, row: Recorded
 ) -> None:
-    called = hook if through == "leader" else standby
     headers = {**BEARER, **({"Ce-Type": row.event_type} if row.event_type else {})}
-    assert (await called.call(row.body, headers))[0] == 202
+    assert (await standby.call(row.body, headers))[0] == 202
     assert tuple(hook.told) == row.pushes
     assert hook.metric(f'copyrator_webhook_calls_total{{code="202",sender="{row.sender}"}} 1.0')
 
@@ -306,20 +304,6 @@ async def test_each_senders_event_is_heard(
 async def test_what_tells_of_no_push_is_refused(hook: Hook, row: Recorded) -> None:
     assert (await hook.call(row.body, BEARER))[0] == 400
     assert hook.told == []
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}"])
-async def test_what_is_no_notification_is_refused(hook: Hook, body: bytes) -> None:
-    assert (await hook.call(body, BEARER))[0] == 400
-    assert hook.told == []
-
-
-async def test_nothing_is_read_before_the_caller_is_known(hook: Hook) -> None:
-    assert (await hook.call(b"{"))[0] == 401
-
-
-async def test_a_notification_that_concerns_nobody_is_fine(hook: Hook) -> None:
-    assert await hook.call(b'{"events": []}', BEARER) == (202, "0 Bundles are polled now\n")
 
 
 async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
@@ -395,11 +379,8 @@ async def test_slow_bodies_of_strangers_keep_nobody_out(hook: Hook, header: str)
     "header",
     [
         "X-Nothing: 1",
-        "Authorization: Bearer wrong",
         "Authorization: Basic Og==",
-        "X-Gitlab-Token: wrong",
         "X-JFrog-Event-Auth: wrong",
-        "X-Hub-Signature-256: sha256=nonsense",
     ],
 )
 async def test_a_stranger_is_refused_before_its_body_and_sent_away(hook: Hook, header: str) -> None:
@@ -426,25 +407,14 @@ async def test_a_peer_has_few_signed_calls_and_others_are_heard_meanwhile(tmp_pa
     await hook.server.stop()
 
 
-@pytest.mark.parametrize("timing", [WebhookTiming(signed=0.05)], ids=["short"])
-async def test_a_signed_call_without_its_body_is_given_up(hook: Hook) -> None:
-    async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
-        for reader in readers:
-            assert b" 408 " in await asyncio.wait_for(reader.readline(), 60)
-
-
 @pytest.mark.parametrize(
     "sent",
     [
         request_head(f"Authorization: Bearer {SECRET}") + b"abc",
-        request_head(SOME_SIGNATURE) + b"abc",
-        request_head() + b"abc",
-        request_head(f"Authorization: Bearer {SECRET}", "Transfer-Encoding: chunked") + b"zz\r\n",
         f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
         "Transfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
         f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
         b"\x16\x03\x01\x00\xa5",
-        b"GET / HTTP/9.9\r\n\r\n",
         b"POST / HTTP/1.1\r\nX: " + b"a" * 10_000 + b"\r\n\r\n",
         b"POST",
     ],
@@ -464,15 +434,6 @@ async def test_who_hangs_up_or_speaks_nonsense_leaves_no_line(
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-@pytest.mark.parametrize("timing", [WebhookTiming(header=0.2)], ids=["short"])
-async def test_a_connection_without_a_request_is_closed(hook: Hook) -> None:
-    assert hook.server is not None
-    reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
-    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode())
-    assert await asyncio.wait_for(reader.read(), 60) == b""
-    writer.close()
-
-
 async def test_a_peer_has_a_bounded_number_of_connections(hook: Hook) -> None:
     assert hook.server is not None
     port, most = hook.server.port, CONNECTIONS_PER_PEER + 3
@@ -487,19 +448,6 @@ async def test_a_peer_has_a_bounded_number_of_connections(hook: Hook) -> None:
     for _, writer in streams:
         writer.transport.abort()
     await asyncio.gather(*ended, return_exceptions=True)
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_only_post_is_allowed(hook: Hook, method: str) -> None:
-    assert (await hook.call(headers=BEARER, method=method))[0] == 405
-
-
-async def test_there_is_nothing_else_on_this_port(hook: Hook) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(hook.url.replace(PATH, "/metrics"), headers=BEARER) as response,
-    ):
-        assert response.status == 404
 
 
 async def test_a_rotated_secret_counts_from_the_next_call_on(hook: Hook) -> None:
@@ -529,10 +477,8 @@ async def test_it_does_not_start_without_a_secret(tmp_path: Path, text: str | No
     [
         (BODY, BEARER, ""),
         (BODY, signed(BODY), ""),
-        (BODY, {"X-Nexus-Webhook-Signature": hmac_of(BODY, "sha1")}, ""),
         (BODY, {}, f"?token={TOKEN}"),
         (FORM, signed(FORM), ""),
-        (FORM, {"X-Gitea-Signature": hmac_of(BODY)}, ""),
     ],
 )
 async def test_what_reaches_a_standby_is_heard_by_the_leader(
@@ -543,11 +489,6 @@ async def test_what_reaches_a_standby_is_heard_by_the_leader(
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
     assert not standby.metric("copyrator_webhook_calls_total{"), "it is counted once"
-
-
-async def test_a_standby_passes_on_what_the_leader_answers(standby: Hook) -> None:
-    status, text = await standby.call(b"{", BEARER)
-    assert (status, "JSON" in text) == (400, True)
 
 
 async def test_a_standby_passes_on_nobody_who_does_not_know_the_secret(
@@ -598,11 +539,6 @@ async def test_what_was_passed_on_once_is_not_passed_on_again(hook: Hook, standb
     hook.server.pushed = None
     status, text = await standby.call(headers=BEARER)
     assert (status, "isn't the leader" in text) == (503, True)
-
-
-def test_an_address_of_ipv6_is_put_in_brackets() -> None:
-    assert webhook_url("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
-    assert webhook_url("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"
 
 
 async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
@@ -666,3 +602,15 @@ async def test_whatever_is_sent_is_answered_and_the_next_call_heard(
     assert await hook.call(BODY, BEARER) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert complaints(caplog) == []
+
+
+@pytest.mark.parametrize("timing", [WebhookTiming(signed=0.05)], ids=["short"])
+async def test_a_signed_call_without_its_body_is_given_up(hook: Hook) -> None:
+    async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
+        for reader in readers:
+            assert b" 408 " in await asyncio.wait_for(reader.readline(), 60)
+
+
+def test_an_address_of_ipv6_is_put_in_brackets() -> None:
+    assert webhook_url("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
+    assert webhook_url("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"

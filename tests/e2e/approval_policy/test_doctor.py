@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, path_of, policies_of
-from tests.e2e.installation import apply, rendered
-from tests.e2e.operator_process import until
+from tests.e2e.approval_policy.conftest import Guarded, Person, bundle, policies_of
+from tests.e2e.installation import apply
 
 from copyrator.cli import cli
-from demo.chart import Rendered
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 Doctor = Callable[..., list[str]]
@@ -66,31 +64,6 @@ def test_it_names_a_missing_policy_where_a_bundle_asks_for_approval(
         (said,) = doctor("Approval policy")
         how = "(bundles.approvalPolicy.enabled)"
         assert said == f"?    Approval policy: not installed: {everybody} {how}"
-
-
-def test_it_names_the_permissions_that_plans_lack(
-    guarded: Guarded, team: str, editor: Person, doctor: Doctor
-):
-    values = {"bundles.plans.enabled": False, "rules.kinds": ["ConfigMap"]}
-    less = rendered(guarded.cluster, guarded.home, values)
-    granted = f"all required permissions are granted to {guarded.operator.user}"
-    editor.create(bundle(f"{team}/gated", "Always"))
-    assert doctor("Permissions") == [f"ok   Permissions: {granted}"]
-    apply(guarded.api, [less.deployment, *cluster_roles(less)])
-    missing = [
-        f"FAIL Permissions: {guarded.operator.user} cannot {verb} secrets in all namespaces: "
-        "install the chart's ClusterRole"
-        for verb in ("create", "delete", "deletecollection")
-    ]
-    try:
-        until(lambda: doctor("Permissions") == missing, "they are missed")
-    finally:
-        guarded.admin.delete(path_of(f"{team}/gated"))
-        apply(guarded.api, cluster_roles(guarded.rendered))
-
-
-def cluster_roles(chart: Rendered) -> list[dict[str, Any]]:
-    return [one for one in chart.bound_roles if one["kind"] == "ClusterRole"]
 
 
 def test_it_says_whether_pods_of_plans_are_restricted_to_what_they_need(

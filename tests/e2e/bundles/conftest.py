@@ -37,6 +37,9 @@ data:
   text: TEXT
   greeting: {{ .Values.greeting | default "none" | quote }}
 """
+BROKEN = f"{TEMPLATE}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: Not_A_Name\n"
+"""The API server refuses it, so the deploy fails by werf's verdict. What was there before stays in
+the chart: Helm uninstalls what its newest revision names, though that revision failed."""
 SERVICE = """\
 ---
 apiVersion: v1

@@ -55,6 +55,70 @@ def installation(cluster: Cluster, folder: Path, values: dict[str, Any]) -> Iter
         yield operator
 
 
+# --- Values of the chart that refuse every Bundle, each with an operator of its own. They come
+# first: before the one that the others share is there.
+
+
+WHOLE: dict[str, tuple[dict[str, Any], str]] = {
+    "signaturePolicy.required": (
+        {"bundles.allowRegistryAddresses": ADDRESSES, "signaturePolicy.required": True},
+        "VerificationUnavailable",
+    ),
+    "signaturePolicy.default": (
+        {"bundles.allowRegistryAddresses": ADDRESSES, "signaturePolicy.default": "Deny"},
+        "NotInPolicy",
+    ),
+    "bundles.allowRegistryAddresses": (
+        {"bundles.allowRegistryAddresses": ["192.0.2.0/24"]},
+        "RegistryUnreachable",
+    ),
+}
+
+
+@pytest.mark.parametrize("value", WHOLE)
+def test_a_value_for_all_bundles_refuses_each(
+    cluster: Cluster, teams: Callable[[str], Team], tmp_path: Path, value: str
+) -> None:
+    values, reason = WHOLE[value]
+    team = teams("team")
+    team.publish("1.0.0", "one")
+    with installation(cluster, tmp_path, values):
+        team.bundle("shop")
+        found = team.wait_reason("shop", reason)
+        stays(3, lambda: team.jobs("shop") == [], json.dumps(found))
+        team.delete("bundles", "shop")
+        team.wait_gone("bundles", "shop")
+
+
+def test_no_more_plans_are_made_at_a_time_than_the_chart_allows(
+    cluster: Cluster, teams: Callable[[str], Team], tmp_path: Path
+) -> None:
+    """`bundles.maxPlanJobs`; a Job that can't start keeps its slot for a minute."""
+    values = {
+        "bundles.allowRegistryAddresses": ADDRESSES,
+        "bundles.requireApproval": {"*": "Always"},
+        "bundles.allowedImages": [UNPULLABLE],
+        "bundles.maxPlanJobs": 1,
+    }
+    two = [teams("first"), teams("second")]
+    for team in two:
+        team.publish("1.0.0", "one")
+    with installation(cluster, tmp_path, values):
+        for team in two:
+            team.bundle("shop", werf={"image": UNPULLABLE})
+        until(lambda: any(team.jobs("shop", "plan") for team in two), "a plan")
+        for team in two:
+            team.wait_reason("shop", "Planning")
+        said = json.dumps([team.status("shop") for team in two])
+        stays(3, lambda: sum(len(team.jobs("shop", "plan")) for team in two) == 1, said)
+        for team in two:
+            team.delete("bundles", "shop")
+            team.wait_gone("bundles", "shop")
+
+
+# --- Values that refuse some Bundles
+
+
 VALUES: dict[str, Any] = {
     "bundles.allowRegistryAddresses": ADDRESSES,
     "bundles.requireApproval": {"approved-*": "Always"},

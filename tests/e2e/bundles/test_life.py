@@ -3,9 +3,19 @@
 import threading
 
 import pytest
-from tests.e2e.bundles.conftest import TEMPLATE, UNPULLABLE, Team
+from tests.e2e.bundles.conftest import (
+    INTERVAL,
+    TEMPLATE,
+    UNPULLABLE,
+    Operator,
+    Team,
+    is_gone,
+    stays,
+)
 from tests.e2e.bundles.private_registry import front
 from tests.e2e.operator_process import until
+
+from localcluster import Api, AuditEvent, Requests
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -129,3 +139,59 @@ def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so_and_a_failed_rol
     assert status["deployed"]["digest"] == first
     assert status["attempted"]["digest"] == third
     assert "Service" in status["lastError"]["logTail"]
+
+
+# --- Deleted Bundles: uninstalled, or let go with a word about what stays behind
+
+
+def test_a_namespace_that_is_deleted_is_not_held_up(
+    team: Team, api: Api, operator: Operator
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+
+    api.delete(f"/api/v1/namespaces/{team.namespace}")
+
+    until(lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
+    assert "is orphaned (namespace-terminating)" in operator.log.read_text()
+    field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
+    until(lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
+
+
+def events(api: Api, field: str, reason: str) -> list[str]:
+    items = api.get("/api/v1/namespaces/default/events", fieldSelector=field)["items"]
+    return [item["message"] for item in items if item["reason"] == reason]
+
+
+# --- The status on a real API server: what others wrote there, and what it costs to mend that
+
+
+def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
+    team: Team, operator: Operator
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    body = team.get("bundles", "shop")
+    assert body
+    status = body["status"]
+    status["lastError"] = {"reason": "RegistryUnreachable", "message": "as a backup had it"}
+    status["available"]["rejected"] = [{"version": "2.0.0-rc", "reason": "PreRelease"}]
+    unmanaged = {"type": "Audited", "status": "True", "reason": "Seen", "message": ""}
+    status["conditions"].append({**unmanaged, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    status["forceUpdate"] = 0
+    # All fields are this client's now, as after a restore: server-side apply would leave them.
+    since = team.cluster.requests()
+    team.api.replace(team.path("bundles", "shop") + "/status", body)
+
+    until(lambda: "lastError" not in team.status("shop"), "the error is taken away")
+    assert "rejected" not in team.status("shop")["available"]
+    assert team.status("shop")["forceUpdate"] == 0
+    assert team.condition("shop", "Audited")["status"] == "True"
+    stays(2 * INTERVAL + 1, lambda: len(_writes(since, operator, team)) == 1, "one write mends it")
+    assert len(team.jobs("shop")) == 1
+
+
+def _writes(since: Requests, operator: Operator, team: Team) -> list[AuditEvent]:
+    return since.writes(user=operator.user, resource="bundles", namespace=team.namespace)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import TEMPLATE, Operator, Team
+from tests.e2e.bundles.conftest import BROKEN, TEMPLATE, Operator, Team
 from tests.e2e.bundles.receivers import (
     COLOURS,
     SERVICES,
@@ -20,43 +20,11 @@ from tests.e2e.bundles.receivers import (
     receiver,
     types,
 )
-from tests.e2e.faults.fleet import BROKEN
 from tests.e2e.operator_process import until
 
 from copyrator.api.reasons.notices import About
 from copyrator.notify.config import SubjectKind, read_config
 from demo.chart import ROOT, render
-
-
-def test_approval_deploy_failure_and_recovery_are_told_each_once(
-    operator: Operator, receiver: Receiver, team: Team
-) -> None:
-    team.publish("1.0.0", "first")
-    team.bundle("shop", version="1.*", approval={"mode": "Always"}, retry={"limit": 0})
-    waits = receiver.wait_told("AwaitingApproval", "shop")
-    assert waits["what"].startswith("waits for approval of 1.0.0 (1 create")
-    plan = team.status("shop")["plan"]["id"]
-    assert waits["command"] == f"copyrator approve bundle -n {team.namespace} shop {plan}"
-    assert waits["link"] == f"https://copyrator.example.com/Bundle/{team.namespace}/shop"
-    until(
-        lambda: all(any(plan in text for text in receiver.texts(one)) for one in SERVICES),
-        lambda: f"the others are told, too; {receiver}",
-    )
-
-    types(operator, f"{waits['command'].removeprefix('copyrator ')} --yes")
-    told = receiver.wait_told("Deployed", "shop")
-    assert told["what"].startswith("runs 1.0.0")
-
-    team.publish("1.0.0", "broken", repo="broken/app", template=BROKEN)
-    team.bundle("bad", repo="broken/app", version="1.*", retry={"limit": 0})
-    receiver.wait_told("DeployFailed", "bad")
-    receiver.wait_told("Quarantined", "bad")
-    team.publish("1.0.1", "mended", repo="broken/app")
-    receiver.wait_told("DeployFailed", "bad", resolved=True)
-    receiver.wait_told("Deployed", "bad")
-    assert len(receiver.told("AwaitingApproval", "shop")) == 1
-    assert len(receiver.told("DeployFailed", "bad")) == 1
-
 
 __all__ = ["cloud", "operator", "receiver"]
 
@@ -100,6 +68,10 @@ def messages(
     until(lambda: team.status("shop").get("deployed"), "it is deployed")
     team.patch("bundles", "shop", spec={"approval": {"mode": "OnRisk"}})
     team.publish("1.9.0", "second", template=TWO_AND_A_VOLUME)
+    waits = receiver.wait_told("AwaitingApproval", "shop")
+    plan = team.status("shop")["plan"]["id"]
+    assert waits["command"] == f"copyrator approve bundle -n {team.namespace} shop {plan}"
+    assert waits["link"] == f"https://copyrator.example.com/Bundle/{team.namespace}/shop"
     wait(1)
     team.publish("2.1.0", "broken", repo="broken/web", template=BROKEN)
     team.bundle("web", repo="broken/web", version="2.*", retry={"limit": 3, "backoff": "1h"})
@@ -116,7 +88,11 @@ def messages(
         types(operator, f"notify test {one}")  # then what failed is tried again at once
     wait(3)
     team.publish("2.1.1", "mended", repo="broken/web")
+    receiver.wait_told("DeployFailed", "web", resolved=True)
+    receiver.wait_told("Deployed", "web")
     wait(4)
+    assert len(receiver.told("AwaitingApproval", "shop")) == 1
+    assert len(receiver.told("DeployFailed", "web")) == 1
     return {
         service: [
             {key: _as_in_the_docs(text, team.namespace) for key, text in one.items()}

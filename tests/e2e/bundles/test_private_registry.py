@@ -103,30 +103,6 @@ def test_a_wrong_password_is_said_and_its_correction_logs_in_for_all_that_is_rea
     assert encoded(PASSWORD) not in shown
 
 
-def test_of_a_secret_with_several_credentials_the_job_gets_the_registrys_alone(
-    team: Team, private: str
-) -> None:
-    """In a form that the operator and kubelet read, and werf doesn't."""
-    digest = team.publish("1.0.0", "first")
-    auths = {
-        private: {},
-        f"https://{private}/v2/{team.repo}": {"auth": encoded(f"{USER}:{PASSWORD}\n")},
-        "other.example.com": {"auth": encoded("bob:other-word")},
-    }
-    data = {".dockerconfigjson": encoded(json.dumps({"auths": auths}))}
-    team.create("secrets", "creds", data=data, type="kubernetes.io/dockerconfigjson")
-
-    team.bundle("shop", registry=private, auth="creds")
-
-    team.wait_deployed("shop", digest)
-    (job,) = team.jobs("shop")
-    pod = json.dumps(job["spec"]["template"]["spec"])
-    login = f"{job['metadata']['name']}-login"
-    assert f'"secretName": "{login}"' in pod
-    assert '"creds"' not in pod
-    team.wait_gone("secrets", login)
-
-
 def test_a_ca_secret_and_a_proxy_serve_the_operator_and_the_job(
     team: Team, secured: Secured, signed: Signed
 ) -> None:

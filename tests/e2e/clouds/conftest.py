@@ -66,17 +66,6 @@ def operating(
 
 
 @pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, cloud_stage: Stage, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    """One of a chart that lets Bundles use their accounts' identities."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    values = {"image.variant": "clouds", "bundles.workloadIdentity.enabled": True}
-    with operating(cluster, cloud_stage, log, values=values) as operator:
-        yield operator
-
-
-@pytest.fixture(scope="module")
 def account_tokens(api: Api) -> ClusterTokens:
     """Verifies the service accounts' tokens of the cluster."""
     return ClusterTokens(api)

@@ -1,6 +1,6 @@
 """Taking over what stands there already: once, exactly, and for good."""
 
-from tests.e2e.copies.conftest import copying, encoded, restart
+from tests.e2e.copies.conftest import encoded, restart
 
 from copyrator.api import names
 
@@ -43,29 +43,3 @@ def test_an_old_form_rule_adopts_the_originals_unmarked_copies_with_one_write_ea
     user.delete("copyrators", stopped.namespace, word)
     user.wait_gone("copyrators", stopped.namespace, word)
     assert user.get("secrets", targets[0], word) is None
-
-
-def test_a_copy_restored_without_its_managed_fields_is_ours_again_after_one_start(
-    stopped,
-    user,
-    namespace,
-    word,
-):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "value"})
-    stopped.start()
-    user.rule(stopped.namespace, word, copying(source, word))
-    user.wait_ready(stopped.namespace, word)
-    stopped.stop()
-    found = user.get("configmaps", target, word)
-    user.delete("configmaps", target, word)
-    kept = {key: found["metadata"][key] for key in ("labels", "annotations")}
-    user.create("configmaps", target, word, metadata=kept, data=found["data"])
-    restart(stopped, user, word)
-    user.wait_data("configmaps", namespace(f"{word}-one"), word, {"key": "value"})
-    stopped.stop()
-    since = restart(stopped, user, word)
-    user.wait_data("configmaps", namespace(f"{word}-two"), word, {"key": "value"})
-    assert [e for e in stopped.writes(since) if e.namespace == target] == []
-    user.delete("copyrators", stopped.namespace, word)
-    user.wait_gone("configmaps", target, word)

@@ -1,7 +1,7 @@
 """Namespaces that refuse their copy, each for a real reason: the others don't notice.
 
-When each is tried again: tests/component/copies/test_flow.py; what other answers mean:
-tests/e2e/test_kube_client.py; what a missing right does: tests/e2e/rights.
+When each is tried again: tests/component/copies/test_copying.py; what other answers mean:
+tests/unit/kube/test_answers.py; what a missing right does: tests/e2e/rights.
 """
 
 import pytest

@@ -32,27 +32,6 @@ def test_an_old_form_rule_copies_what_carries_its_labels_into_every_active_names
     user.wait_gone("secrets", target, word)
 
 
-def test_an_old_form_rule_may_write_its_selector_as_a_string_and_its_namespaces_as_a_list(
-    operator, user, namespace, word
-):
-    one, two, target = namespace("one"), namespace("two"), namespace("target")
-    for index, source in enumerate((one, two)):
-        labels = {"labels": {"app": word, "tier": "back"}}
-        user.create("configmaps", source, f"{word}-{index}", metadata=labels, data={"k": source})
-    user.rule(
-        operator.namespace,
-        word,
-        ruleType="configmap",
-        selector=f"app={word},tier=back",
-        namespace=one,
-        namespaces=[two],
-    )
-    user.wait_data("configmaps", target, f"{word}-0", {"k": one})
-    user.wait_data("configmaps", target, f"{word}-1", {"k": two})
-    user.delete("copyrators", operator.namespace, word)
-    user.wait_gone("configmaps", target, f"{word}-0")
-
-
 def good_rule(user, operator, word, source, kind="ConfigMap", **more):
     return user.rule(operator.namespace, word, copying(source, word, kind=kind, **more))
 
@@ -97,21 +76,6 @@ def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, w
     marks = {"labels": {names.LABEL_MANAGED_BY: None}}
     user.patch("secrets", target, word, metadata=marks)
     until(lambda: user.names("secrets", target) == [word], "our label is back", HEALED)
-
-
-def test_copies_go_with_their_source_and_come_back_with_it(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-t")
-    user.create("configmaps", source, word, data={"key": "value"})
-    good_rule(user, operator, word, source)
-    user.wait_data("configmaps", target, word, {"key": "value"})
-    user.delete("configmaps", source, word)
-    user.wait_gone("configmaps", target, word)
-    condition = user.wait_reason(operator.namespace, word, "SourceNotFound")
-    assert condition["status"] == "False"
-    assert f"no ConfigMap {word} in {source}" in condition["message"]
-    user.create("configmaps", source, word, data={"key": "again"})
-    user.wait_data("configmaps", target, word, {"key": "again"})
-    user.wait_ready(operator.namespace, word)
 
 
 def test_the_operators_log_and_the_rules_status_hold_no_secret(operator, user, namespace, word):

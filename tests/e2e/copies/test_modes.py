@@ -7,29 +7,6 @@ from tests.e2e.operator_process import until
 RBAC = "rbac.authorization.k8s.io"
 
 
-def test_a_suspended_rule_writes_nothing_and_catches_up_later(operator, user, namespace, word):
-    source, target = namespace("source"), namespace(f"{word}-1")
-    user.create("configmaps", source, word, data={"key": "old"})
-    user.rule(operator.namespace, word, copying(source, word))
-    user.wait_data("configmaps", target, word, {"key": "old"})
-    user.patch("copyrators", operator.namespace, word, spec={"suspend": True})
-    user.wait_reason(operator.namespace, word, "Suspended")
-    since = operator.cluster.audit_offset()
-    user.patch("configmaps", source, word, data={"key": "new"})
-    late = namespace(f"{word}-2")
-    user.patch("configmaps", target, word, data={"more": "drift"})
-    until(lambda: pending(user, operator, word) == 2, "the status counts what is to be done")
-    assert [e for e in operator.writes(since) if e.namespace in (target, late)] == []
-    user.patch("copyrators", operator.namespace, word, spec={"suspend": False})
-    for place in (target, late):
-        user.wait_data("configmaps", place, word, {"key": "new"})
-    user.wait_ready(operator.namespace, word)
-
-
-def pending(user, operator, word):
-    return user.get("copyrators", operator.namespace, word)["status"]["copies"]["pending"]
-
-
 def test_plan_mode_writes_nothing_says_what_would_be_and_apply_does_just_that(
     operator, user, namespace, word
 ):

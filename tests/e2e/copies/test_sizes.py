@@ -12,7 +12,7 @@ from copyrator.api.names import ANN_RULE, ANN_SOURCE
 
 MEBIBYTE = 1024 * 1024
 LEVELS = 900
-"""What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
+"""What the test's own JSON encoder can do; tests/unit/kube/test_answers.py goes further."""
 LARGE = 60.0
 """Seconds for a copy of a mebibyte on a busy machine."""
 
@@ -143,29 +143,3 @@ def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, n
     operator.stop()
     since = restart(operator, user, word)
     assert operator.writes(since, at=(source, target)) == []
-
-
-def test_a_rule_beyond_a_limit_can_still_be_edited_and_goes_with_its_copies(
-    operator, user, namespace, word
-):
-    """The limits are the operator's, not the CRD's: no stored object is refused as a whole."""
-    target = namespace(f"{word}-t")
-    template = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{word}-made"},
-        "data": {"key": "value"},
-    }
-    targets = {"namespaces": [f"{word}-t*"]}
-    user.rule(operator.namespace, word, {"template": template, "targets": targets})
-    user.wait_data("configmaps", target, f"{word}-made", {"key": "value"})
-
-    too_much = {f"key-{i}": "x" * 60_000 for i in range(5)}
-    user.patch("copyrators", operator.namespace, word, spec={"template": {"data": too_much}})
-    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert "262144 characters" in condition["message"], condition
-    user.patch("copyrators", operator.namespace, word, metadata={"labels": {"edited": "yes"}})
-    user.delete("copyrators", operator.namespace, word)
-
-    user.wait_gone("copyrators", operator.namespace, word)
-    user.wait_gone("configmaps", target, f"{word}-made")

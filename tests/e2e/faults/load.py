@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from tests.e2e.faults.churn import OURS, RULE
 
 from copyrator.connections import Connector
 from localcluster import Api
 
+OURS = "app.kubernetes.io/managed-by"
+RULE = "copyrator.flant.com/rule"
 RULES = 5
 IN_FLIGHT = 16
 FILLER = "x" * 500

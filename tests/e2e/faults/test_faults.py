@@ -43,8 +43,8 @@ SOME = (
     "watches that go silent while they stand",
 )
 """What `make test` has. The others are tried there with our client and reflectors alone, in
-tests/component/kube, with kopf's watches in tests/component/handlers/test_kopf_guard.py, and with
-all watches and all credentials in test_supervision.py."""
+tests/component/kube, with kopf's watches in tests/component/handlers/test_kopf_guard.py, and what
+silent watches and lost credentials make of /readyz in tests/component/runtime."""
 FIRST = 0.0 if LONG else 1.0
 """Seconds at its beginning that aren't counted: all watches that were cut are opened again then,
 and a short fault has little else."""

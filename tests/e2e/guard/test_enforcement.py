@@ -83,8 +83,7 @@ async def test_a_cluster_admin_could_remove_it(guarded: Guarded, asked: Asked) -
     await until_why(asked, team, f"service account {team}/werf may ")
 
 
-@pytest.mark.parametrize("verb", ["update", "patch", "delete"])
-@pytest.mark.parametrize("resource", [POLICIES, BINDINGS])
+@pytest.mark.parametrize(("verb", "resource"), [("update", POLICIES), ("delete", BINDINGS)])
 async def test_who_may_change_the_guard_alone_by_its_name_could_remove_it(
     guarded: Guarded, asked: Asked, verb: str, resource: str
 ) -> None:
@@ -147,19 +146,11 @@ async def test_objects_of_another_api_server_are_named(guarded: Guarded, asked: 
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        (POLICIES, {"failurePolicy": "Ignore"}),
         (POLICIES, {"matchConstraints": {"objectSelector": {"matchLabels": {"a": "b"}}}}),
         (BINDINGS, {"validationActions": ["Audit"]}),
-        (BINDINGS, {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}),
         (BINDINGS, {"paramRef": {"selector": NO_LISTS}}),
     ],
-    ids=[
-        "failures are ignored",
-        "some objects",
-        "only audited",
-        "some namespaces",
-        "no lists",
-    ],
+    ids=["some objects", "only audited", "no lists"],
 )
 async def test_what_an_administrator_weakened_isnt_taken_for_it(
     guarded: Guarded, asked: Asked, part: str, change: dict[str, Any]

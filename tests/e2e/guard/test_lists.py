@@ -49,9 +49,9 @@ def widened(job: GuardedJob) -> dict[str, Any]:
     return labelled(LISTS, job.guarded.home, **forgery(job))
 
 
+GONE = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0f0f0f0f"}
 ATTACKS: dict[str, Callable[[Person, GuardedJob], object]] = {
     "another list": lambda person, job: person.create(labelled("evil", job.guarded.home)),
-    "another list by apply": lambda person, job: person.apply(labelled("evil", job.guarded.home)),
     "more operations": lambda person, job: person.apply(widened(job), force="true"),
     "more operations by merge": lambda person, job: person.merge(
         job.guarded.lists, {"data": forgery(job)}
@@ -59,23 +59,8 @@ ATTACKS: dict[str, Callable[[Person, GuardedJob], object]] = {
     "without its label": lambda person, job: person.merge(
         job.guarded.lists, {"metadata": {"labels": {names.LABEL_GUARD: None}}}
     ),
-    "an annotation": lambda person, job: person.merge(
-        job.guarded.lists, {"metadata": {"annotations": {"a": "b"}}}
-    ),
     "an owner, for the garbage collector": lambda person, job: person.merge(
-        job.guarded.lists,
-        {
-            "metadata": {
-                "ownerReferences": [
-                    {
-                        "apiVersion": "v1",
-                        "kind": "ConfigMap",
-                        "name": "gone",
-                        "uid": "0f0f0f0f-0000-0000-0000-000000000000",
-                    }
-                ]
-            }
-        },
+        job.guarded.lists, {"metadata": {"ownerReferences": [GONE]}}
     ),
     "its end": lambda person, job: person.delete(job.guarded.lists),
     "the end of all": lambda person, job: person.delete(path_of(job.guarded.home)),

@@ -11,12 +11,9 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -25,7 +22,6 @@ from tests.e2e.bundles.conftest import is_gone
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.guard.conftest import config, op, pod_token, token_client
 from tests.e2e.operator_process import until
-from tests.e2e.secrecy.quoting_webhook import served
 
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.jobs.rights import ServiceAccount
@@ -133,60 +129,6 @@ class Writers:
         assert {one.name: one.failed for one in self.all if one.failed} == {}
 
 
-@contextmanager
-def aggregated(cluster: Cluster) -> Iterator[str]:
-    """Another API server behind this one; the path of its things."""
-
-    class Things(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            things = {"name": "things", "namespaced": True, "kind": "Thing", "verbs": ["create"]}
-            self._answer(
-                200,
-                {
-                    "kind": "APIResourceList",
-                    "apiVersion": "v1",
-                    "groupVersion": "other.example.com/v1",
-                    "resources": [things],
-                },
-            )
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(201, json.loads(body))
-
-        def _answer(self, code: int, body: dict[str, Any]) -> None:
-            answer = json.dumps(body).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    api = cluster.api()
-    with served(Things, cluster.layout.pki) as url:
-        spec = {"type": "ExternalName", "externalName": "localhost"}
-        service = {"metadata": {"name": "other"}, "spec": spec}
-        api.create(f"/api/v1/namespaces/{PLACE}/services", service)
-        spec = {
-            "group": "other.example.com",
-            "version": "v1",
-            "groupPriorityMinimum": 1000,
-            "versionPriority": 10,
-            "insecureSkipTLSVerify": True,
-            "service": {"namespace": PLACE, "name": "other", "port": urlsplit(url).port},
-        }
-        api.create(
-            "/apis/apiregistration.k8s.io/v1/apiservices",
-            {"metadata": {"name": "v1.other.example.com"}, "spec": spec},
-        )
-        yield f"/apis/other.example.com/v1/namespaces/{PLACE}/things"
-
-
 def writes_config(api: Api, name: str) -> Callable[[int], object]:
     """Creates, edits and deletes a ConfigMap, one after the other."""
     path = f"/api/v1/namespaces/{PLACE}/configmaps"
@@ -228,45 +170,6 @@ def collects_garbage(api: Api) -> Callable[[int], object]:
     return write
 
 
-def scales(api: Api) -> Callable[[int], object]:
-    """Edits a Deployment: its controller writes ReplicaSets."""
-    sets = f"/apis/apps/v1/namespaces/{PLACE}/replicasets"
-    path = f"/apis/apps/v1/namespaces/{PLACE}/deployments"
-    template = {
-        "metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "a", "image": "a"}]},
-    }
-    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    api.create(path, {"metadata": {"name": "web"}, "spec": spec})
-
-    def write(number: int) -> None:
-        image = f"image-{number}"
-        container = {"name": "a", "image": image}
-        edited = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        api.patch(f"{path}/web", edited)
-
-        def images() -> set[str]:
-            return {
-                one["spec"]["template"]["spec"]["containers"][0]["image"]
-                for one in api.get(sets)["items"]
-            }
-
-        until(lambda: image in images(), f"a ReplicaSet has {image}")
-
-    return write
-
-
-def as_node(cluster: Cluster) -> Callable[[int], object]:
-    node = certificate_client(cluster, "system:node:n1", "system:nodes")
-    _create(node, "/api/v1/nodes", {"metadata": {"name": "n1"}})
-
-    def write(number: int) -> None:
-        edited = {"metadata": {"annotations": {"n": str(number)}}}
-        node.patch("/api/v1/nodes/n1", edited)
-
-    return write
-
-
 @pytest.fixture(scope="module")
 def writers(disposable: Cluster) -> Iterator[Writers]:
     """Everybody who may be in a cluster; each has written before anything is installed."""
@@ -286,49 +189,33 @@ def writers(disposable: Cluster) -> Iterator[Writers]:
     context = ssl.create_default_context(cafile=str(cluster.layout.pki / "ca.crt"))
     unbound = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = api.create(f"{accounts}/werf/token", unbound)["status"]["token"]
-    with aggregated(cluster) as things:
-        alice = certificate_client(cluster, "alice", "people")
+    alice = certificate_client(cluster, "alice", "people")
 
-        def in_pod(pod: str) -> Api:
-            return token_client(cluster, pod_token(api, PLACE, "werf", pod))
+    def in_pod(pod: str) -> Api:
+        return token_client(cluster, pod_token(api, PLACE, "werf", pod))
 
-        thing = {"apiVersion": "other.example.com/v1", "kind": "Thing"}
-        until(lambda: _serves(api, things.rpartition("/namespaces/")[0]), "things are served")
-        found = Writers(
-            Writer("an administrator", writes_config(api, "administrator")),
-            Writer("somebody with a certificate", writes_config(alice, "alice")),
-            Writer("another pod of the account", writes_config(in_pod("other"), "pod")),
-            Writer(
-                "another Job's pod of the account",
-                writes_config(in_pod("shop-deploy-9876543210-abcde"), "another-job"),
-            ),
-            Writer(
-                "a pod whose name begins as the Job's",
-                writes_config(in_pod(f"{JOB}-abcde-f"), "longer"),
-            ),
-            Writer(
-                "the account without a pod", writes_config(token_client(cluster, token), "unbound")
-            ),
-            Writer("anybody", writes_config(Api(cluster.server, context), "anonymous")),
-            Writer("a node", as_node(cluster)),
-            Writer("the Deployment controller", scales(api)),
-            Writer("the garbage collector", collects_garbage(api)),
-            Writer("another API server's client", lambda _: api.create(things, thing)),
-        )
-        found.start()
-        try:
-            found.each_writes()
-            yield found
-        finally:
-            found.stop()
-
-
-def _serves(api: Api, path: str) -> bool:
+    found = Writers(
+        Writer("an administrator", writes_config(api, "administrator")),
+        Writer("somebody with a certificate", writes_config(alice, "alice")),
+        Writer("another pod of the account", writes_config(in_pod("other"), "pod")),
+        Writer(
+            "another Job's pod of the account",
+            writes_config(in_pod("shop-deploy-9876543210-abcde"), "another-job"),
+        ),
+        Writer(
+            "a pod whose name begins as the Job's",
+            writes_config(in_pod(f"{JOB}-abcde-f"), "longer"),
+        ),
+        Writer("the account without a pod", writes_config(token_client(cluster, token), "unbound")),
+        Writer("anybody", writes_config(Api(cluster.server, context), "anonymous")),
+        Writer("the garbage collector", collects_garbage(api)),
+    )
+    found.start()
     try:
-        api.get(path)
-    except ApiStatusError:
-        return False
-    return True
+        found.each_writes()
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture(scope="module")
@@ -379,11 +266,11 @@ GARBAGE: dict[str, dict[str, Any]] = {
 }
 
 
-def refused(api: Api, name: str) -> bool:
+def refused(api: Api) -> bool:
     """Whether a pod's dry run of a ConfigMap is refused by the guard."""
     path = f"/api/v1/namespaces/{PLACE}/configmaps"
     try:
-        api.request("POST", path, config(name, PLACE), parameters={"dryRun": "All"})
+        api.request("POST", path, config("guard-probe", PLACE), parameters={"dryRun": "All"})
     except ApiStatusError as error:
         return f"'{POLICY}'" in str(error)
     return False
@@ -396,28 +283,19 @@ def test_install_with_lists_there(
     api = disposable.api()
     api.create(LISTS, a_list())
     disposable.helm("install", *RELEASE, *QUIET)
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
-    writers.each_writes(5)
+    until(lambda: refused(job), "the guard is in force")
     for number in range(20):
         operator.create(LISTS, a_list(f"other-deploy-{number}", 100))
-    writers.each_writes(5)
+    writers.each_writes()
     for number in range(20):
         operator.delete(f"{LISTS}/other-deploy-{number}")
-
-
-def test_a_second_install_elsewhere(disposable: Cluster, writers: Writers, job: Api) -> None:
-    second = ("copyrator", str(CHART), *SET_IMAGE, "--namespace", "second", "--create-namespace")
-    disposable.helm("install", *second, *QUIET)
-    writers.each_writes(5)
-    disposable.helm("uninstall", "copyrator", "--namespace", "second", "--no-hooks")
-    assert refused(job, "guard-probe")
 
 
 def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api) -> None:
     for kind, garbage in GARBAGE.items():
         operator.create(LISTS, a_list(f"broken-{kind}") | garbage)
-    writers.each_writes(5)
-    assert refused(job, "guard-probe")
+    writers.each_writes()
+    assert refused(job)
     for kind in GARBAGE:
         operator.delete(f"{LISTS}/broken-{kind}")
 
@@ -426,8 +304,7 @@ def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api) -> No
     "more",
     [
         ("--set", "bundles.guard.enabled=false"),
-        ("--set", "bundles.guard.enabled=true"),
-        ("--set", "commonLabels.a=b"),
+        ("--set", "bundles.guard.enabled=true,commonLabels.a=b"),
         ("--set", "watchNamespaces={others}"),
     ],
     ids=lambda more: more[1],
@@ -435,66 +312,61 @@ def test_lists_that_are_garbage(operator: Api, writers: Writers, job: Api) -> No
 def test_upgrades(disposable: Cluster, writers: Writers, job: Api, more: tuple[str, str]) -> None:
     disposable.helm("upgrade", *RELEASE, *QUIET, *more)
     writers.each_writes()
-    assert refused(job, "guard-probe"), "switched off, too, it holds until its list is gone"
+    assert refused(job), "switched off, too, it holds until its list is gone"
 
 
 def test_rollback(disposable: Cluster, writers: Writers, job: Api, operator: Api) -> None:
     def go_back(revision: str) -> None:
         disposable.helm("rollback", "copyrator", revision, "--namespace", HOME)
-        writers.each_writes(5)
-        assert refused(job, "guard-probe")
+        writers.each_writes()
+        assert refused(job)
 
     go_back("2")  # without the guard
     with pytest.raises(CommandFailedError, match="no ValidatingAdmissionPolicy with the name"):
         go_back("1")  # Helm's: docs/operations.md
     disposable.helm("upgrade", *RELEASE, *QUIET)
     go_back("1")
-    operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "a list that is deleted now isn't in force")
-    operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "a list that is made now is in force")
-
-
-def test_restart_of_the_api_server(disposable: Cluster, writers: Writers, job: Api) -> None:
-    disposable.restart("kube-apiserver")
-    until(lambda: refused(job, "guard-probe"), "the guard is in force again")
-    writers.each_writes(3)
-    writers.forget_failures()
-    writers.each_writes(5)
 
 
 def test_lists_that_are_gone(operator: Api, job: Api, writers: Writers) -> None:
     """Also behind everybody's back, and while the operator is down."""
     operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "the guard is gone with its list")
-    writers.each_writes(5)
+    until(lambda: not refused(job), "a list that is deleted isn't in force")
+    writers.each_writes()
     operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
+    until(lambda: refused(job), "a list that is made now is in force")
+
+
+def test_restart_of_the_api_server(disposable: Cluster, writers: Writers, job: Api) -> None:
+    disposable.restart("kube-apiserver")
+    until(lambda: refused(job), "the guard is in force again")
+    writers.each_writes()
+    writers.forget_failures()
 
 
 def test_uninstall_and_install(
     disposable: Cluster, writers: Writers, job: Api, operator: Api
 ) -> None:
     disposable.helm("uninstall", "copyrator", "--namespace", HOME, "--no-hooks")
-    writers.each_writes(5)
-    assert refused(job, "guard-probe"), "a Job that runs keeps its guard"
+    writers.each_writes()
+    assert refused(job), "a Job that runs keeps its guard"
     disposable.helm("install", *RELEASE, *QUIET)
-    writers.each_writes(5)
-    assert refused(job, "guard-probe")
+    writers.each_writes()
+    assert refused(job)
     operator.delete(f"{LISTS}/{JOB}")
-    until(lambda: not refused(job, "guard-probe"), "its parameters aren't frozen")
+    until(lambda: not refused(job), "its parameters aren't frozen")
 
 
 def test_the_namespace_goes_with_its_lists(
     disposable: Cluster, writers: Writers, operator: Api, job: Api
 ) -> None:
     operator.create(LISTS, a_list())
-    until(lambda: refused(job, "guard-probe"), "the guard is in force")
+    until(lambda: refused(job), "the guard is in force")
     api = disposable.api()
     api.delete(f"/api/v1/namespaces/{HOME}")
     until(lambda: is_gone(api, f"/api/v1/namespaces/{HOME}"), "the namespace is gone")
-    writers.each_writes(5)
-    assert not refused(job, "guard-probe")
+    writers.each_writes()
+    assert not refused(job)
 
 
 def test_no_audit_line_has_a_refusal_of_others(disposable: Cluster, writers: Writers) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     LABELS,
     MARKS,
@@ -162,36 +161,6 @@ def test_dry_runs_pass(alice, place):
     assert alice.create(marked, manager=OURS, dryRun="All")
 
 
-def test_an_editor_may_plan(guarded, alice, place, tmp_path):
-    user = User(guarded.api)
-    user.create("configmaps", guarded.home, place, data={"a": "1"})
-    cluster = guarded.cluster
-    view = f"view-{place}"
-    reads = ("--verb=get,list,watch", "--resource=*.*")
-    cluster.kubectl("create", "clusterrole", view, *reads)
-    cluster.kubectl("create", "clusterrolebinding", view, f"--clusterrole={view}", "--user=alice")
-    rule = {
-        "apiVersion": "flant.com/v1",
-        "kind": "CopyratorRule",
-        "metadata": {"name": place, "namespace": guarded.home},
-        "spec": {
-            "source": {"kind": "ConfigMap", "name": place},
-            "targets": {"namespaces": [place]},
-        },
-    }
-    file = tmp_path / "rule.yaml"
-    file.write_text(yaml.safe_dump(rule))
-    environment = {
-        "KUBECONFIG": str(guarded.admin),
-        "COPYRATOR_OPERATOR_NAMESPACE": guarded.home,
-    }
-    try:
-        said = CliRunner().invoke(cli, ["plan", "-f", str(file), "--as", "alice"], env=environment)
-        assert "1 to create" in said.output, said.output
-    finally:
-        cluster.kubectl("delete", "clusterrolebinding,clusterrole", view)
-
-
 def test_a_second_installation_marks_its_own_copies(guarded, place):
     theirs = config_map(place, "theirs", marked=True, a="1")
     change = {"data": {"a": "2"}, "metadata": {"annotations": {names.ANN_HASH: "v1:f"}}}
@@ -201,21 +170,6 @@ def test_a_second_installation_marks_its_own_copies(guarded, place):
             "its rights are known",
         )
         second.ours.merge(path_of("configmaps", f"{place}/theirs"), change, manager=OURS)
-
-
-def test_the_garbage_collector_takes_owners_off_marked_objects(guarded, place):
-    path = f"/api/v1/namespaces/{place}/configmaps"
-    owner = guarded.api.create(path, config_map(place, "owner"))
-    theirs = config_map(place, "owned", marked=True)
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
-    theirs["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
-    guarded.api.create(path, theirs)
-    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
-    guarded.api.delete(f"{path}/owner", options)
-    until(
-        lambda: "ownerReferences" not in guarded.api.get(f"{path}/owned")["metadata"],
-        "the garbage collector has let it go",
-    )
 
 
 def test_controllers_of_the_cluster_write_marked_objects(guarded, place):

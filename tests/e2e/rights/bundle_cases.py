@@ -2,7 +2,7 @@
 
 from tests.e2e.operator_process import until
 from tests.e2e.rights.rule_cases import Steps
-from tests.e2e.rights.stage import BUNDLES, Case, Stage
+from tests.e2e.rights.stage import Case, Stage
 
 STUCK = {"job": {"nodeSelector": {"no-such": "node"}}}
 FAILS = "2.0.0"
@@ -13,7 +13,7 @@ def holding(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     yield stage.bundle(stage.bare, name)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
 
 
 def telling(stage: Stage) -> Steps:
@@ -21,7 +21,7 @@ def telling(stage: Stage) -> Steps:
     yield None
     stage.bundle(stage.bare, name)
     yield None
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
 
 
 def reading(stage: Stage) -> Steps:
@@ -29,38 +29,37 @@ def reading(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     leftover = {"annotations": {"kopf.zalando.org/last-handled-configuration": "{}"}}
-    yield stage.bundle(stage.bare, name, leftover)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
+    yield stage.bundle(stage.bare, name, metadata=leftover)
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
 
 
 def making_a_job(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     yield stage.bundle(stage.team, name, **STUCK)
-    until(lambda: stage.jobs(stage.team, name), "a Job")
+    until(lambda: stage.team.jobs(name), "a Job")
 
 
 def missing_a_job(stage: Stage) -> Steps:
     """A Job that the watch doesn't show is asked for before it counts as lost."""
     name = stage.word()
     says = stage.bundle(stage.team, name, **STUCK)
-    (job,) = until(lambda: stage.jobs(stage.team, name), "a Job")
+    (job,) = until(lambda: stage.team.jobs(name), "a Job")
     yield None
-    path = f"/apis/batch/v1/namespaces/{stage.team}/jobs/{job['metadata']['name']}"
-    stage.user.api.delete(path, {"propagationPolicy": "Background"})
+    stage.team.delete("jobs", job["metadata"]["name"], propagationPolicy="Background")
     yield says
-    until(lambda: stage.jobs(stage.team, name), "another Job")
+    until(lambda: stage.team.jobs(name), "another Job")
 
 
 def letting_a_job_go(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     stage.bundle(stage.team, name, version=FAILS)
-    stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
+    stage.wait_failed(stage.team, name)
     yield None
 
     def ttl() -> int:
-        return int(stage.jobs(stage.team, name)[0]["spec"]["ttlSecondsAfterFinished"])
+        return int(stage.team.jobs(name)[0]["spec"]["ttlSecondsAfterFinished"])
 
     until(lambda: ttl() < 3600, "the Job's TTL is cut")
 
@@ -69,16 +68,16 @@ def seeing_pods(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     yield stage.bundle(stage.team, name, version=FAILS)
-    stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
+    stage.wait_failed(stage.team, name)
 
 
 def reading_logs(stage: Stage) -> Steps:
     name = stage.word()
     yield None
     stage.bundle(stage.team, name, version=FAILS)
-    stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
+    stage.wait_failed(stage.team, name)
     yield None
-    error = stage.get_bundle(stage.team, name)["status"]["lastError"]
+    error = stage.team.status(name)["lastError"]
     assert "app.yaml" in error["message"] + error.get("logTail", ""), "the termination message"
 
 
@@ -86,8 +85,8 @@ def leaving(stage: Stage) -> Steps:
     """Before a release is uninstalled its namespace is looked at: it may be going, too."""
     name = stage.word()
     says = stage.bundle(stage.bare, name)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
-    path = f"{BUNDLES.format(stage.bare)}/{name}"
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
+    path = stage.bare.path("bundles", name)
     deployed = {"status": {"deploy": {"digest": f"sha256:{'0' * 64}", "version": "1.0.0"}}}
     stage.user.api.patch(f"{path}/status", deployed)
     yield None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e import rbac
+from tests.e2e.bundles.conftest import Team, make_team
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import KINDS, install, rendered, uninstall
@@ -44,22 +44,22 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         process = OperatorProcess(led, log, settings=settings(chart))
         operator = stack.enter_context(process)
         roles = Roles(api, chart, home)
-        stage = Stage(cluster, User(api), operator, proxy, roles, home, **places)
-        prepare(stage, folder)
+        team = make_team(cluster, api, places.pop("team"), folder)
+        bare = Team(api, cluster, places.pop("bare"), folder)
+        stage = Stage(User(api), operator, proxy, roles, home, **places, team=team, bare=bare)
+        prepare(stage)
         operator.wait_ready()
         yield stage
         assert operator.stop() == 0
     assert "Traceback" not in log.read_text()
     uninstall(cluster, home)
-    vanish(cluster, places.values())
+    vanish(cluster, [*places.values(), team.namespace, bare.namespace])
 
 
-def prepare(stage: Stage, folder: Any) -> None:
-    """Bundles to deploy, an account to deploy with, and two copies that always work."""
-    stage.publish(folder, "1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n")
-    stage.publish(folder, FAILS, '{{ fail "no" }}\n')
-    stage.user.create("serviceaccounts", stage.team, "werf")
-    rbac.bind(stage.user.api, rbac.account(stage.team, "werf"), "admin", stage.team)
+def prepare(stage: Stage) -> None:
+    """Bundles to deploy, and two copies that always work."""
+    stage.team.publish("1.0.0", "", repo="rights/app")
+    stage.team.publish(FAILS, "", repo="rights/app", template='{{ fail "no" }}\n')
     for plural in ("configmaps", "limitranges"):
         stage.make_source(plural, "canary")
         rule = f"canary-{plural}"

@@ -6,14 +6,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
-from tests.e2e.installation import BUNDLES
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.roles import Roles
-
-from localcluster import Cluster
-from localcluster.bundle import push
 
 ALLOW = "copyrator.flant.com/allow-to"
 
@@ -56,7 +53,6 @@ KINDS = {
 class Stage:
     """All that a case works with. Objects of a case have names of their own."""
 
-    cluster: Cluster
     user: User
     operator: OperatorProcess
     proxy: FaultProxy
@@ -67,9 +63,9 @@ class Stage:
     first: str
     second: str
     """Two namespaces to copy into."""
-    team: str
+    team: Team
     """One where werf may deploy."""
-    bare: str
+    bare: Team
     """One without the account werf, so that Bundles there stop short of a Job."""
 
     @staticmethod
@@ -120,51 +116,15 @@ class Stage:
 
     # --- Bundles ---
 
-    def bundle(
-        self, namespace: str, name: str, metadata: dict[str, Any] | None = None, **spec: Any
-    ) -> Says:
-        body = {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {
-                "registry": self.cluster.registry,
-                "repo": "rights/app",
-                "version": "1.0.0",
-                "insecure": True,
-                "retry": {"backoff": "1s"},
-                **spec,
-            },
-        }
-        self.user.api.create(BUNDLES.format(namespace), body)
-        return lambda: str(self.ready(namespace, name).get("message"))
+    def bundle(self, team: Team, name: str, **more: Any) -> Says:
+        """A Bundle, and what it says."""
+        team.bundle(name, repo="rights/app", **{"retry": {"backoff": "1s"}, **more})
+        return lambda: str(team.condition(name).get("message"))
 
-    def get_bundle(self, namespace: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.user.api.get(f"{BUNDLES.format(namespace)}/{name}")
-        return found
-
-    def ready(self, namespace: str, name: str) -> dict[str, Any]:
-        status = self.get_bundle(namespace, name).get("status") or {}
-        conditions = status.get("conditions") or []
-        return next((one for one in conditions if one["type"] == "Ready"), {})
-
-    def wait_reason(self, namespace: str, name: str, *reasons: str) -> None:
+    def wait_failed(self, team: Team, name: str) -> None:
+        """A deploy of it has failed, once or for good."""
+        ends = ("DeployFailed", "Quarantined")
         until(
-            lambda: self.ready(namespace, name).get("reason") in reasons,
-            lambda: f"{name} says {reasons}: {json.dumps(self.ready(namespace, name))}",
+            lambda: team.condition(name).get("reason") in ends,
+            lambda: json.dumps(team.status(name)),
         )
-
-    def jobs(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        found = self.user.api.get(path, labelSelector=f"operator.werf.dev/bundle={name}")
-        items: list[dict[str, Any]] = found["items"]
-        return items
-
-    def publish(self, directory: Any, tag: str, template: str) -> None:
-        """Push a bundle with one template."""
-        chart = directory / tag
-        (chart / "templates").mkdir(parents=True)
-        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
-        (chart / "values.yaml").write_text("{}\n")
-        (chart / "templates" / "app.yaml").write_text(template)
-        push(chart, self.cluster.registry, "rights/app", tag)

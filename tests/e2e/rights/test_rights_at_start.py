@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.bundles.conftest import Team
 from tests.e2e.copies.conftest import User, encoded
-from tests.e2e.installation import BUNDLES, install, rendered, uninstall
+from tests.e2e.installation import install, rendered, uninstall
 from tests.e2e.marks_policy.test_copies import MARK
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
@@ -21,6 +22,8 @@ from localcluster import Api, Cluster
 
 NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
 """Rules copy no Secrets, and Bundles may name one."""
+NOBODY = "127.0.0.1:1"
+"""A registry that can't be reached."""
 LEASES = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "update"))
 PLANS = {
     "deletecollection secrets",
@@ -49,6 +52,7 @@ class Place:
 
     user: User
     name: str
+    team: Team
     roles: Roles
     start: Callable[[], AbstractContextManager[OperatorProcess]]
     """An operator, for the length of a block."""
@@ -59,24 +63,6 @@ class Place:
         self.user.rule(
             self.name, name, {"source": source, "targets": {"namespaces": ["nowhere-*"]}, **spec}
         )
-
-    def bundle(self, name: str, **spec: Any) -> None:
-        body = {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": name},
-            "spec": {"registry": "127.0.0.1:1", "repo": "a/b", "insecure": True, **spec},
-        }
-        self.user.api.create(BUNDLES.format(self.name), body)
-
-    def wait_bundle(self, name: str, reason: str) -> str:
-        def found() -> str | None:
-            bundle = self.user.api.get(f"{BUNDLES.format(self.name)}/{name}")
-            conditions = (bundle.get("status") or {}).get("conditions") or []
-            ready = next((one for one in conditions if one["type"] == "Ready"), {})
-            return ready["message"] if ready.get("reason") == reason else None
-
-        return str(until(found, f"{name} says {reason}"))
 
     def events(self, reason: str) -> list[dict[str, Any]]:
         items = self.user.api.get(f"/api/v1/namespaces/{self.name}/events")["items"]
@@ -97,7 +83,8 @@ def place(cluster: Cluster, api: Api, folder: Path, values: dict[str, Any]) -> I
             assert operator.stop() == 0
         assert "Traceback" not in log.read_text()
 
-    yield Place(User(api), name, Roles(api, chart, name), start)
+    team = Team(api, cluster, name, folder)
+    yield Place(User(api), name, team, Roles(api, chart, name), start)
     uninstall(cluster, name)
 
 
@@ -139,13 +126,13 @@ def test_a_half_that_may_not_be_listed_at_the_start_holds_the_other_one_up_no_mo
     wide: Place, half: str
 ):
     wide.rule("works")
-    wide.bundle("works")
+    wide.team.bundle("works", registry=NOBODY)
 
     def works(name: str) -> None:
         if name == "rules":
             wide.user.wait_ready(wide.name, "works")
         else:
-            wide.wait_bundle("works", "RegistryUnreachable")
+            wide.team.wait_reason("works", "RegistryUnreachable")
 
     resource = {"rules": "copyrators.flant.com", "bundles": "bundles.operator.werf.dev"}[half]
     other = {"rules": "bundles", "bundles": "rules"}[half]
@@ -213,11 +200,11 @@ def test_a_secret_that_bundles_may_name_is_read_by_name(narrow: Place, verb: str
     with narrow.start() as operator:
         operator.wait_ready()
         with narrow.roles.without(right):
-            narrow.bundle("private", auth="creds")
+            narrow.team.bundle("private", registry=NOBODY, auth="creds")
             operator.wait_says(right)
             if verb == "get":
-                assert "secrets" in narrow.wait_bundle("private", "Forbidden")
-        narrow.wait_bundle("private", "RegistryUnreachable")
+                narrow.team.wait_reason("private", "Forbidden", says="secrets")
+        narrow.team.wait_reason("private", "RegistryUnreachable")
         operator.wait_ready()
-        narrow.bundle("other", auth="unlisted")
-        assert "allowedSecrets" in narrow.wait_bundle("other", "InvalidSpec")
+        narrow.team.bundle("other", registry=NOBODY, auth="unlisted")
+        narrow.team.wait_reason("other", "InvalidSpec", says="allowedSecrets")

@@ -17,7 +17,7 @@ from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.vanishing import vanish
 
-from demo.chart import ROOT, Rendered, render
+from demo.chart import ROOT, render
 from localcluster import Api, Cluster
 from localcluster.signing import new_key, public_key, sign
 
@@ -33,20 +33,14 @@ class Place:
     home: str
     team: Team
 
-    def chart(self, **policy: Any) -> Rendered:
-        values = {f"signaturePolicy.{name}": value for name, value in policy.items()}
-        often = {"bundles.timerInterval": 3, "bundles.timerIdle": 1}
-        return render(
-            self.team.cluster.helm,
-            namespace=self.home,
-            values={"watchNamespaces": [self.team.namespace], **often, **values},
-        )
-
     def put(self, name: str, data: dict[str, str]) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
         self.api.create(f"/api/v1/namespaces/{self.home}/configmaps", body)
 
-    def operator(self, rendered: Rendered, log: Path) -> OperatorProcess:
+    def operator(self, log: Path) -> OperatorProcess:
+        often = {"bundles.timerInterval": 3, "bundles.timerIdle": 1}
+        values = {"watchNamespaces": [self.team.namespace], "signaturePolicy.required": True}
+        rendered = render(self.team.cluster.helm, namespace=self.home, values=values | often)
         kubeconfig = install(self.team.cluster, self.home, rendered)
         return OperatorProcess(kubeconfig, log, settings=settings(rendered))
 
@@ -71,38 +65,13 @@ def entries(place: Place) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_charts_policy_is_obeyed_and_its_keys_are_watched(place: Place, tmp_path: Path) -> None:
-    team, key = place.team, new_key()
-    digest = team.publish("1.0.0", "first")
-    sign(key, team.cluster.registry, team.repo, digest)
-    elsewhere = f"elsewhere-{team.namespace}/app"
-    team.publish("1.0.0", "other", repo=elsewhere)
-    rendered = place.chart(entries=entries(place), default="Deny")
-    with place.operator(rendered, tmp_path / "log") as operator:
-        team.bundle("shop")
-        team.bundle("other", repo=elsewhere)
-        waits = team.wait_reason("shop", "VerificationUnavailable")
-        assert f"ConfigMap {place.home}/{KEYS}" in waits["message"]
-        team.wait_reason("other", "NotInPolicy")
-
-        place.put(KEYS, {"cosign.pub": public_key(key)})
-
-        team.wait_deployed("shop", digest)
-
-        keys = f"/api/v1/namespaces/{place.home}/configmaps/{KEYS}"
-        place.api.patch(keys, {"data": {"cosign.pub": public_key(new_key())}})
-
-        until(lambda: team.condition("shop", "Verified")["status"] == "False")
-        assert operator.stop() == 0
-
-
 def test_the_example_is_a_policy_and_without_one_a_required_one_is_waited_for(
     place: Place, tmp_path: Path
 ) -> None:
     team, key = place.team, new_key()
     digest = team.publish("1.0.0", "first")
     sign(key, team.cluster.registry, team.repo, digest)
-    with place.operator(place.chart(required=True), tmp_path / "log") as operator:
+    with place.operator(tmp_path / "log") as operator:
         team.bundle("shop")
         waits = team.wait_reason("shop", "VerificationUnavailable")
         assert "doesn't exist, and the operator's settings require it" in waits["message"]
@@ -124,4 +93,8 @@ def test_the_example_is_a_policy_and_without_one_a_required_one_is_waited_for(
         place.api.patch(f"{own}/{KEYS}", {"data": {"cosign.pub": public_key(key)}})
 
         team.wait_deployed("shop", digest)
+
+        place.api.patch(f"{own}/{KEYS}", {"data": {"cosign.pub": public_key(new_key())}})
+
+        until(lambda: team.condition("shop", "Verified")["status"] == "False")
         assert operator.stop() == 0

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e import rbac
+from tests.e2e.bundles.conftest import Team, make_team
+from tests.e2e.bundles.features.freeze.test_freeze import Terminal, waits
 from tests.e2e.copies.conftest import User, encoded
-from tests.e2e.installation import BUNDLES, install
+from tests.e2e.installation import apply, install
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import settings
 from tests.e2e.vanishing import vanish
 
 from demo.chart import render
 from localcluster import Api, Cluster, Requests
-from localcluster.bundle import push
 
 
 @dataclass
@@ -31,19 +31,6 @@ class Scoped:
     outside: str
     requests: Requests
 
-    def bundle(self, namespace: str, name: str, repo: str) -> None:
-        spec = {"registry": self.cluster.registry, "repo": repo, "version": "1.0.0"}
-        body = {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": name},
-            "spec": {**spec, "insecure": True},
-        }
-        self.user.api.create(BUNDLES.format(namespace), body)
-
-    def bundle_of(self, namespace: str, name: str) -> dict:
-        return self.user.api.get(f"{BUNDLES.format(namespace)}/{name}")
-
 
 @pytest.fixture(scope="module")
 def scoped(
@@ -54,14 +41,15 @@ def scoped(
     for name in places:
         api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     home, one, two, _ = places
-    values = {"watchNamespaces": [home, one, two]}
+    often = {"bundles.timerInterval": 3, "bundles.timerIdle": 1}
+    values = {"watchNamespaces": [home, one, two], **often}
     rendered = render(cluster.helm, namespace=home, values=values)
+    rendered.deployment["spec"]["replicas"] = 0
     assert "ClusterRole" not in {role["kind"] for role in rendered.rights}
     user = User(api)
-    user.create("serviceaccounts", one, "werf")
-    rbac.bind(api, rbac.account(one, "werf"), "admin", one)
     account = f"system:serviceaccount:{home}:{rendered.service_account}"
     kubeconfig = install(cluster, home, rendered)
+    apply(api, [rendered.deployment])
     requests = cluster.requests()
     with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
         operator.wait_ready()
@@ -109,26 +97,39 @@ def test_a_source_elsewhere_is_refused_without_a_look(scoped: Scoped):
 
 
 def test_it_deploys_and_uninstalls_in_its_namespaces(scoped: Scoped, tmp_path):
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
-    (tmp_path / "values.yaml").write_text("{}\n")
-    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deployed}\n"
-    (tmp_path / "templates" / "app.yaml").write_text(config)
-    push(tmp_path, scoped.cluster.registry, "scoped/app", "1.0.0")
-    scoped.bundle(scoped.outside, "app", "scoped/app")
-    scoped.bundle(scoped.one, "app", "scoped/app")
-
-    def deployed() -> bool:
-        status = scoped.bundle_of(scoped.one, "app").get("status") or {}
-        return bool(status.get("deploy", {}).get("digest"))
-
-    until(deployed, lambda: str(scoped.bundle_of(scoped.one, "app").get("status")))
-    assert scoped.user.get("configmaps", scoped.one, "deployed")
-    untouched = scoped.bundle_of(scoped.outside, "app")
+    team = make_team(scoped.cluster, scoped.user.api, scoped.one, tmp_path)
+    others = Team(scoped.user.api, scoped.cluster, scoped.outside, tmp_path)
+    digest = team.publish("1.0.0", "first")
+    others.bundle("app", repo=team.repo)
+    team.bundle("app")
+    team.wait_deployed("app", digest)
+    assert team.release("app")
+    untouched = others.get("bundles", "app") or {}
     assert "status" not in untouched
     assert "finalizers" not in untouched["metadata"]
-    scoped.user.api.delete(f"{BUNDLES.format(scoped.one)}/app")
-    scoped.user.wait_gone("configmaps", scoped.one, "deployed")
+    team.delete("bundles", "app")
+    team.wait_gone("configmaps", "app-app")
+
+
+def test_freezes_are_obeyed_with_roles_alone(scoped: Scoped, tmp_path):
+    """It reads those of the namespaces that it serves, and watches no others."""
+    team = make_team(scoped.cluster, scoped.user.api, scoped.two, tmp_path)
+    terminal = Terminal(scoped.cluster, scoped.home)
+    digest = team.publish("1.0.0", "first")
+    terminal.types(f"freeze -n {scoped.two}", reason="inventory")
+    until(lambda: f"namespace {scoped.two} is frozen" in scoped.operator.log, "it is noticed")
+    team.bundle("shop")
+    assert "inventory" in waits(team)["message"]
+    assert "inventory" in terminal.types(f"why shop --kind bundle -n {scoped.two}")
+    terminal.types("freeze --all", reason="incident")
+    terminal.types(f"thaw -n {scoped.two}")
+    until(lambda: "all namespaces are frozen" in waits(team)["message"], "the other freeze")
+    said = terminal.types("freeze -n default", code=1, reason="not ours")
+    assert "serves only the namespaces" in said
+    assert scoped.two in said
+    assert team.jobs("shop") == []
+    terminal.types("thaw --all")
+    team.wait_deployed("shop", digest)
 
 
 def test_nothing_is_asked_outside_nor_cluster_wide_nor_in_vain(scoped: Scoped):

@@ -31,7 +31,7 @@ def of_jobs(verb: str, stage: Stage) -> Steps:
     yield None
     with broken(stage, verb, "jobs"):
         yield stage.bundle(stage.bare, name)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
 
 
 def watching_pods(stage: Stage) -> Steps:
@@ -41,7 +41,7 @@ def watching_pods(stage: Stage) -> Steps:
         yield None
     name = stage.word()
     stage.bundle(stage.team, name, version=FAILS)
-    stage.wait_reason(stage.team, name, "DeployFailed", "Quarantined")
+    stage.wait_failed(stage.team, name)
 
 
 def of_rules(verb: str, stage: Stage) -> Steps:
@@ -61,7 +61,7 @@ def of_bundles(verb: str, stage: Stage) -> Steps:
     with broken(stage, verb, "bundles"):
         yield None
     stage.bundle(stage.bare, name)
-    stage.wait_reason(stage.bare, name, "ServiceAccountMissing")
+    stage.bare.wait_reason(name, "ServiceAccountMissing")
 
 
 VERBS = ("list", "watch")

@@ -22,15 +22,14 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PrivateFormat,
 )
+from tests.e2e.bundles.conftest import Team, approve, make_team
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install
 from tests.e2e.operator_process import DIRECT, OperatorProcess, until
 from tests.e2e.rights.conftest import settings
-from tests.e2e.rights.stage import BUNDLES
 from tests.e2e.secrecy import traces
-from tests.e2e.secrecy.hostile_registry import hostile_registry
-from tests.e2e.secrecy.quoting_webhook import quoting_cluster, quoting_webhook
+from tests.e2e.secrecy.quoting import hostile_registry, quoting_cluster, quoting_webhook
 from tests.e2e.secrecy.sentinels import Sentinels
 from tests.e2e.vanishing import vanish
 from tests.kubeconfigs import document
@@ -39,12 +38,11 @@ from tests.long import LONG
 from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
-from localcluster.bundle import push
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CONFIG = "kubernetes.io/dockerconfigjson"
 FAILING = '{{ fail (printf "the password %s is wrong" .Values.password) }}\n'
-WORKING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: b}\n"
+WORKING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\ndata: {a: b}\n"
 
 
 @dataclass
@@ -53,6 +51,8 @@ class Run:
 
     cluster: Cluster
     user: User
+    team: Team
+    """In the sources' namespace."""
     operator: OperatorProcess
     sentinels: Sentinels
     writes: traces.Writes
@@ -95,52 +95,28 @@ class Run:
         failure: dict[str, Any] = until(found, f"the rule {name} fails")[0]
         return failure
 
-    def wait_rule(self, name: str, *reasons: str) -> str:
-        """The message of Ready with one of these reasons."""
-
-        def found() -> str | None:
-            rule = self.user.get("copyrators", self.home, name) or {}
-            conditions = (rule.get("status") or {}).get("conditions") or []
-            one = next((one for one in conditions if one["type"] == "Ready"), {})
-            return one["message"] if one.get("reason") in reasons else None
-
-        return str(until(found, f"the rule {name} is {reasons}"))
-
     # --- Bundles ---
 
     def bundle(self, name: str, **spec: Any) -> None:
-        spec = {"registry": self.registry, "insecure": True, "version": "1.0.0", **spec}
-        body = {
-            "apiVersion": "operator.werf.dev/v1",
-            "kind": "Bundle",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        self.user.api.create(BUNDLES.format(self.source), body)
+        self.team.bundle(name, **{"registry": self.registry, **spec})
 
-    def status(self, name: str) -> dict[str, Any]:
-        bundle = self.user.api.get(f"{BUNDLES.format(self.source)}/{name}")
-        found: dict[str, Any] = bundle.get("status") or {}
-        return found
+    def ends(self, name: str, *reasons: str) -> None:
+        """Wait until it says one of these."""
+        until(
+            lambda: self.team.condition(name).get("reason") in reasons,
+            lambda: f"{name}: {self.team.status(name)}",
+        )
 
-    def wait_reason(self, name: str, *reasons: str) -> str:
-        return self.wait_condition(name, "Ready", *reasons)
-
-    def wait_condition(self, name: str, kind: str, *reasons: str) -> str:
-        def found() -> str | None:
-            conditions = self.status(name).get("conditions") or []
-            one = next((one for one in conditions if one["type"] == kind), {})
-            return one["message"] if one.get("reason") in reasons else None
-
-        return str(until(found, lambda: f"{name}: {self.status(name)}"))
-
-    def publish(self, repo: str, template: str) -> None:
-        chart = self.folder / repo.replace("/", "-")
-        (chart / "templates").mkdir(parents=True)
-        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
-        (chart / "values.yaml").write_text("{}\n")
-        (chart / "templates" / "app.yaml").write_text(template)
-        push(chart, self.cluster.registry, repo, "1.0.0")
+    def deployable(self, *names: str, template: str = WORKING, **spec: Any) -> None:
+        """Bundles that the cluster's registry has, each with values of a Secret of its own."""
+        for name in names:
+            repo = f"secrecy/{name}"
+            self.team.publish("1.0.0", "", repo=repo, template=template.replace("NAME", name))
+            values = json.dumps({"password": self.sentinels.new(f"values of {name}")})
+            self.user.create("secrets", self.source, name, data=encoded(**{"values.yaml": values}))
+            source = {"kind": "Secret", "name": name}
+            registry = self.cluster.registry
+            self.bundle(name, registry=registry, repo=repo, valuesFrom=[source], **spec)
 
     # --- the search ---
 
@@ -193,8 +169,19 @@ def run(
         log = folder / "operator.log"
         operator = stack.enter_context(OperatorProcess(led, log, settings=variables, real=True))
         operator.wait_ready()
+        team = make_team(cluster, api, others[0], folder)
         yield Run(
-            cluster, User(api), operator, sentinels, writes, registry, home, *others, hook, folder
+            cluster,
+            User(api),
+            team,
+            operator,
+            sentinels,
+            writes,
+            registry,
+            home,
+            *others,
+            hook,
+            folder,
         )
         assert operator.stop() == 0
     for kind in ("clusterrolebinding", "clusterrole"):
@@ -325,7 +312,7 @@ def refuses(run: Run) -> bool:
 def test_a_registry_says_what_it_was_told(run: Run, kind: str):
     run.secret(run.source, f"login-{kind}", "username", "password")
     run.bundle(kind, repo=f"{kind}/app", auth=f"login-{kind}")
-    run.wait_reason(kind, "AuthenticationFailed", "RegistryUnreachable", "TagNotFound")
+    run.ends(kind, "AuthenticationFailed", "RegistryUnreachable", "TagNotFound")
 
 
 def test_secrets_that_cant_be_used_are_named_without_what_they_hold(run: Run):
@@ -336,69 +323,38 @@ def test_secrets_that_cant_be_used_are_named_without_what_they_hold(run: Run):
     run.bundle("no-login", repo="denies/b", auth="no-login")
     run.bundle("no-pem", repo="denies/c", caSecret="no-pem", insecure=False)
     for name in ("no-json", "no-login", "no-pem"):
-        run.wait_reason(name, "AuthenticationFailed", "RegistryUnreachable")
+        run.ends(name, "AuthenticationFailed", "RegistryUnreachable")
 
 
 def test_deploys_take_values_from_secrets_and_charts_print_them(run: Run):
-    run.user.create("serviceaccounts", run.source, "werf")
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": run.source}
-    run.user.create("rolebindings", run.source, "werf", roleRef=ref, subjects=[subject])
-    run.publish("secrecy/works", WORKING)
-    run.publish("secrecy/fails", FAILING)
     run.secret(run.source, "login", "username", "password")
-    for name in ("works", "fails"):
-        values = json.dumps({"password": run.sentinels.new(f"values of {name}")})
-        run.user.create("secrets", run.source, name, data=encoded(**{"values.yaml": values}))
-        run.bundle(
-            name,
-            registry=run.cluster.registry,
-            repo=f"secrecy/{name}",
-            valuesFrom=[{"kind": "Secret", "name": name}],
-            **({"auth": "login"} if name == "works" else {}),
-        )
-    run.wait_reason("works", "Deployed", "AuthenticationFailed", "DeployFailed")
-    run.wait_reason("fails", "DeployFailed", "Quarantined")
-    told = json.dumps(run.status("fails"))
+    run.deployable("works", auth="login")
+    run.deployable("fails", template=FAILING)
+    run.ends("works", "Deployed", "AuthenticationFailed", "DeployFailed")
+    run.ends("fails", "DeployFailed", "Quarantined")
+    told = json.dumps(run.team.status("fails"))
     assert "execution error at (app/templates/app.yaml:1:3): <see the pod's log>" in told
-    hashed = run.status("works").get("attempted", {}).get("valuesHash", "")
+    hashed = run.team.status("works").get("attempted", {}).get("valuesHash", "")
     assert hashed.startswith("keyed:")
 
 
 def test_plans_take_values_from_secrets_and_charts_print_them(run: Run):
-    """After the deploys: their account is used."""
-    run.publish("secrecy/planned", WORKING.replace("name: app", "name: planned"))
-    run.publish("secrecy/unplannable", FAILING)
-    for name in ("planned", "unplannable"):
-        values = json.dumps({"password": run.sentinels.new(f"values of {name}")})
-        run.user.create("secrets", run.source, name, data=encoded(**{"values.yaml": values}))
-        run.bundle(
-            name,
-            registry=run.cluster.registry,
-            repo=f"secrecy/{name}",
-            valuesFrom=[{"kind": "Secret", "name": name}],
-            approval={"mode": "Always"},
-            retry={"limit": 0},
-        )
-    run.wait_reason("unplannable", "PlanUnstable")
-    assert (
-        "(app/templates/app.yaml:1:3): <see the pod's log>"
-        in (run.status("unplannable")["plan"]["message"])
-    )
-    run.wait_reason("planned", "AwaitingApproval")
-    decision = {
-        "operator.werf.dev/approved-plan": run.status("planned")["plan"]["id"],
-        "operator.werf.dev/approved-by": "ann",
-    }
-    path = f"{BUNDLES.format(run.source)}/planned"
-    run.user.api.patch(path, {"metadata": {"annotations": decision}})
-    run.wait_reason("planned", "Deployed")
-    assert run.status("planned")["plan"]["valuesHash"].startswith("keyed:")
+    gated: dict[str, Any] = {"approval": {"mode": "Always"}, "retry": {"limit": 0}}
+    run.deployable("planned", **gated)
+    run.deployable("unplannable", template=FAILING, **gated)
+    run.team.wait_reason("unplannable", "PlanUnstable")
+    told = run.team.status("unplannable")["plan"]["message"]
+    assert "(app/templates/app.yaml:1:3): <see the pod's log>" in told
+    run.team.wait_reason("planned", "AwaitingApproval")
+    approve(run.team, "planned")
+    run.team.wait_reason("planned", "Deployed")
+    assert run.team.status("planned")["plan"]["valuesHash"].startswith("keyed:")
 
 
 def test_attestations_are_signed_with_keys_that_have_passwords(run: Run):
-    """After the deploys, whose account is used. Also no key at all, and a wrong password."""
-    run.publish("secrecy/attested", WORKING.replace("name: app", "name: '{{ .Release.Name }}'"))
+    """Also no key at all, and a wrong password."""
+    template = WORKING.replace("NAME", "'{{ .Release.Name }}'")
+    run.team.publish("1.0.0", "", repo="secrecy/attested", template=template)
     password = run.sentinels.new("password of a key")
     encryption = BestAvailableEncryption(password.encode())
     key = ec.generate_private_key(ec.SECP256R1())
@@ -419,12 +375,11 @@ def test_attestations_are_signed_with_keys_that_have_passwords(run: Run):
         )
     for name in files:
         reason = "Attested" if name == "attested" else "AttestKeyInvalid"
-        run.wait_condition(name, "Attested", reason)
+        run.team.wait_condition(name, "Attested", reason)
 
 
 def test_kubeconfigs_that_cant_be_used_and_a_cluster_that_quotes_the_token(run: Run):
-    """After the deploys, whose account is used."""
-    run.publish("secrecy/elsewhere", WORKING)
+    run.team.publish("1.0.0", "", repo="secrecy/elsewhere")
     pki = run.cluster.layout.pki
     authority = (pki / "ca.crt").read_text()
     with quoting_cluster(pki) as server:
@@ -459,10 +414,10 @@ def test_kubeconfigs_that_cant_be_used_and_a_cluster_that_quotes_the_token(run: 
                 retry={"limit": 0},
             )
         for name in texts:
-            run.wait_rule(f"from-{name}", "SourceUnreachable")
+            run.user.wait_reason(run.home, f"from-{name}", "SourceUnreachable")
             if name != "quoted":
-                run.wait_reason(f"to-{name}", "KubeConfigInvalid")
-        run.wait_reason("to-quoted", "ClusterUnreachable", "DeployFailed", "Quarantined")
+                run.team.wait_reason(f"to-{name}", "KubeConfigInvalid")
+        run.ends("to-quoted", "ClusterUnreachable", "DeployFailed", "Quarantined")
 
 
 @pytest.mark.parametrize("knows", [True, False])

@@ -6,7 +6,6 @@ the version; tests marked `each_version` run with the stand-in as each of them. 
 werf 3 does are marked `only_werf_3`, and set PLAYED themselves.
 """
 
-import base64
 import dataclasses
 import json
 import os
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.e2e.chart_repository import ChartRepository, serving
 from tests.job_records import JOB
 from tests.long import LONG
@@ -64,7 +62,6 @@ detail = pytest.mark.skipif(
     not LONG and "WERF" not in os.environ,
     reason="make test-long, or WERF=; every Job of tests/e2e/bundles uses its main ways",
 )
-only_stand_in = pytest.mark.skipif("WERF" in os.environ, reason="a way of the stand-in's own")
 MakeNamespace = Callable[..., str]
 FAILED = dataclasses.replace(JOB, failed="BackoffLimitExceeded")
 
@@ -75,6 +72,59 @@ metadata: {name: {{ .Release.Name }}-cm}
 data:
   greeting: {{ .Values.greeting | quote }}
   version: {{ .Chart.Version }}
+"""
+
+BAD_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: bad}
+spec: {containers: []}
+"""
+
+ENDLESS_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: endless}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: x, command: [sleep, "1000"]}]
+"""
+
+INVALID_SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: zz-bad}
+spec: {ports: [{port: 99999999}]}
+"""
+
+HOOK = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: mig
+  annotations: {helm.sh/hook: "pre-install,pre-upgrade"}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: x, command: ["true"]}]
+"""
+
+ODD_NAME = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: 'say "hi": [x]'}
+rules: []
+"""
+
+HALF_GOOD = f"""{CONFIG_MAP.replace("-cm", "-half")}---
+apiVersion: v1
+kind: Service
+metadata: {{name: zz-bad}}
+spec: {{ports: [{{port: 99999999}}]}}
 """
 
 
@@ -272,37 +322,6 @@ def judged(code: int, message: str) -> Ending:
     status = {"name": DEPLOY_CONTAINER, "state": {"terminated": ended}}
     job = FAILED if code else dataclasses.replace(FAILED, failed=None, complete=True)
     return ending_of(job, [{"status": {"containerStatuses": [status]}}])
-
-
-@pytest.fixture
-def plugin(cluster: Cluster, werf: Werf) -> dict[str, Any]:
-    """A kubeconfig whose plug-in appends to a file, and hands out the administrator's token."""
-    config: dict[str, Any] = yaml.safe_load(cluster.admin_kubeconfig.read_text())
-    user = config["users"][0]["user"]
-    status = {}
-    for ours, theirs in (("certificate", "Certificate"), ("key", "Key")):
-        data = user.get(f"client-{ours}-data")
-        text = base64.b64decode(data) if data else Path(user[f"client-{ours}"]).read_bytes()
-        status[f"client{theirs}Data"] = text.decode()
-    version = "client.authentication.k8s.io/v1"
-    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
-    answer = werf.directory / "credential.json"
-    answer.write_text(json.dumps(credential))
-    script = f"echo $MARK >>{mark(werf)}; cat {answer}"
-    config["users"][0]["user"] = {
-        "exec": {
-            "apiVersion": version,
-            "command": "sh",
-            "args": ["-c", script],
-            "env": [{"name": "MARK", "value": "ran"}],
-            "interactiveMode": "Never",
-        }
-    }
-    return config
-
-
-def mark(werf: Werf) -> Path:
-    return werf.directory / "mark"
 
 
 @pytest.fixture

@@ -1,21 +1,39 @@
 """The scripts of plan and deploy Jobs around a real `bundle plan` and `bundle apply`."""
 
 import dataclasses
+import gzip
 import hashlib
+import json
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf
-from tests.e2e.standin.test_plan import SHOP
-from tests.e2e.standin.test_plan_objects import HOOK, ODD_NAME
+from tests.e2e.operator_process import until
+from tests.e2e.standin.conftest import (
+    CONFIG_MAP,
+    HALF_GOOD,
+    HOOK,
+    ODD_NAME,
+    Charts,
+    Werf,
+    each_version,
+    only_werf_3,
+)
+from tests.e2e.standin.test_recorded import SHOP
 from tests.plan_jobs import NONCE, expanded
 
+from copyrator.api.bundle_status import MissingPermission
+from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.jobs.job import UNINSTALL_SCRIPT
+from copyrator.bundles.jobs.rights import ServiceAccount, list_missing
 from copyrator.bundles.jobs.script import SealedFile
 from copyrator.bundles.jobs.werf_error import find_error
-from copyrator.bundles.plans.operations import EXACT, Plan, read_block
+from copyrator.bundles.plans.operations import EXACT, Plan, covers, read_block
 from copyrator.bundles.plans.script import PlanExit, deploy_command, plan_command
+from copyrator.cli.bundles.roles import grants, uninstall_permissions
+from localcluster import Api, Cluster
 
 SALT = b"0123456789abcdef"
 
@@ -152,3 +170,187 @@ def test_a_name_with_quotes_is_a_failure(shell: Werf, charts: Charts) -> None:
     assert code == PlanExit.FAILED
     assert "has an object that can't be read: " in find_error(log)
     assert 'Role:say \\"hi\\": [x]' in find_error(log)
+
+
+# --- Plans that werf 3 saves: their form, and the scripts that hash and apply them
+
+
+only_3 = pytest.mark.parametrize("version", ["3.2.0"], indirect=True)
+SAVED = Path(__file__).parents[3] / "docs" / "facts" / "werf-output" / "3.2.0"
+SECRET = """
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+stringData: {password: hunter2}
+"""
+
+
+def save(werf: Werf, name: str = "plan", **env: str | None) -> Path:
+    path = werf.directory / name
+    code, output = werf.run("bundle", "plan", "--save-plan", str(path), WERF_TAG="1.0.0", **env)
+    assert code == 0, output
+    return path
+
+
+def unpacked(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
+def use(werf: Werf, path: Path, **env: str | None) -> tuple[int, str]:
+    return werf.run("bundle", "apply", "--use-plan", str(path), WERF_TAG="gone", **env)
+
+
+@only_werf_3
+@only_3
+def test_two_plans_of_one_state_differ_in_the_time_alone(werf: Werf, charts: Charts) -> None:
+    charts.push(secret=SECRET)
+    first, second = unpacked(save(werf)), unpacked(save(werf, "again"))
+
+    differing = [a for a, b in zip(first, second, strict=True) if a != b]
+    assert [one.partition(":")[0] for one in differing] == ['  "timestamp"']
+    told = json.loads("\n".join(first))
+    recorded = json.loads((SAVED / "saved-plan-install.json").read_text())
+    assert list(told) == list(recorded)
+    data, known = json.loads(told["dataRaw"]), json.loads(recorded["dataRaw"])
+    assert data.keys() == known.keys()
+    info = data["installableResourceInfos"][0]
+    assert info.keys() <= known["installableResourceInfos"][0].keys()
+
+
+@only_werf_3
+@only_3
+def test_a_saved_plan_is_applied_without_the_bundle(werf: Werf, charts: Charts) -> None:
+    charts.push(cm=CONFIG_MAP + "  drawn: {{ randAlphaNum 20 }}\n")
+    path = save(werf)
+    charts.push(greeting="other")
+
+    code, output = use(werf, path)
+
+    assert code == 0, output
+    data = werf.object("demo-cm")["data"]
+    assert data["greeting"] == "hello"
+    assert data["drawn"] in gzip.decompress(path.read_bytes()).decode()
+    assert werf.revisions("demo") == {1: "deployed"}
+    code, output = use(werf, path)
+    assert code == 1
+    assert "plan artifact release revision mismatch: expected 1, got 2" in output
+
+
+@only_werf_3
+@only_3
+def test_a_chart_that_draws_is_not_exact(shell: Werf, charts: Charts) -> None:
+    charts.push(cm=CONFIG_MAP + "  drawn: {{ randAlphaNum 20 }}\n")
+
+    found = planned(shell)
+
+    assert (found.render, found.exact, found.inexact) == (None, None, Inexact.DRAWN)
+
+
+@only_werf_3
+@only_3
+def test_drift_is_corrected_by_the_file_of_its_check(shell: Werf, charts: Charts) -> None:
+    charts.push()
+    assert deploy(shell, planned(shell))[0] == 0
+    path = f"/api/v1/namespaces/{shell.namespace}/configmaps/demo-cm"
+    shell.api.patch(path, {"data": {"greeting": "drifted"}})
+    found = planned(shell, renders=1)
+    assert found.exact, found.inexact
+    assert found.exact == planned(shell).exact, "a plan of a deploy has the same"
+    assert list(map(str, found.operations)) == ["update ::ConfigMap:demo-cm"]
+
+    shell.api.patch(path, {"data": {"greeting": "drifted again"}})
+    code, log = deploy(shell, found)
+    assert code == PlanExit.CHANGED, log
+    assert shell.object("demo-cm")["data"]["greeting"] == "drifted again"
+
+    code, log = deploy(shell, planned(shell, renders=1))
+    assert code == 0, log
+    assert shell.object("demo-cm")["data"]["greeting"] == "hello"
+
+
+@only_werf_3
+@only_3
+def test_the_retry_of_a_failed_deploy_has_a_file_of_its_own(shell: Werf, charts: Charts) -> None:
+    charts.push(half=HALF_GOOD)
+    found = planned(shell)
+    assert deploy(shell, found)[0] == 1
+    assert "demo-cm" in shell.names(), "a part was done"
+    assert deploy(shell, found)[0] == PlanExit.CHANGED
+
+    again = planned(shell)
+
+    assert (again.exact is None, again.exact == found.exact) == (False, False)
+    assert again.render == found.render
+    assert covers(found.operations, again.operations)
+    assert deploy(shell, again)[0] == 1
+    assert shell.revisions("demo") == {1: "failed", 2: "failed"}, "it was applied"
+
+
+# --- Uninstalling, by the script that the operator's Jobs run
+
+
+@pytest.fixture
+def on_path(werf: Werf) -> Werf:
+    """`werf` as the script finds it."""
+    programs = werf.directory / "programs"
+    programs.mkdir()
+    (programs / "werf").symlink_to(werf.program)
+    werf.env["PATH"] = f"{programs}:{werf.env['PATH']}"
+    return werf
+
+
+def uninstall(werf: Werf) -> tuple[int, str]:
+    process = subprocess.run(
+        ["sh", "-c", UNINSTALL_SCRIPT],
+        env=werf.env,
+        cwd=werf.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return process.returncode, process.stdout
+
+
+@each_version
+def test_a_release_is_uninstalled_and_that_may_be_repeated(
+    on_path: Werf, charts: Charts, version: str
+) -> None:
+    charts.push()
+    on_path.apply()
+
+    code, output = uninstall(on_path)
+
+    assert code == 0, output
+    assert "demo-cm" not in on_path.names()
+    assert "werf-synchronization" in on_path.names()
+    assert on_path.revisions("demo") == {}
+    code, output = uninstall(on_path)
+    where = f'release "demo" (namespace: "{on_path.namespace}")'
+    words = {
+        "2": "Error: uninstall: Release not loaded: demo: release: not found\n",
+        "3": f"Skipped {where} uninstall: no release found\n",
+    }[version[0]]
+    assert (code, words in output) == (0, True), output
+
+
+def test_what_why_prints_for_an_uninstall_and_the_objects_of_the_release_are_enough(
+    on_path: Werf, charts: Charts, cluster: Cluster, api: Api
+) -> None:
+    where = on_path.namespace
+    charts.push()
+    on_path.apply()
+    needs = list_missing(uninstall_permissions(where))
+    objects = MissingPermission(
+        verbs=("get", "list", "watch", "delete"), resource="configmaps", namespace=where
+    )
+    role, binding = grants(ServiceAccount(where, "werf"), "demo", (*needs, objects))
+    api.create(f"/api/v1/namespaces/{where}/serviceaccounts", {"metadata": {"name": "werf"}})
+    for body, plural in ((role, "roles"), (binding, "rolebindings")):
+        api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{where}/{plural}", body)
+    on_path.env["WERF_KUBE_CONFIG"] = str(cluster.kubeconfig_for_service_account(where, "werf"))
+    until(lambda: uninstall(on_path)[0] == 0, lambda: uninstall(on_path)[1])
+
+    assert on_path.revisions("demo") == {}
+    assert "demo-cm" not in on_path.names()

@@ -1,47 +1,33 @@
 """In what werf 2.67.0, 2.75.3 and 3.2.0 differ: each text with the versions that print it.
 
-The outputs that were recorded whole are compared in test_plan_text.py and test_render.py.
+The outputs that were recorded whole are compared in test_recorded.py.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.e2e import rbac
+from tests.authority import Authority
+from tests.e2e.bundles.private_registry import front, proxy
 from tests.e2e.standin.conftest import (
-    CHANGES_PLANNED,
-    PLAYED,
+    BAD_POD,
+    ENDLESS_JOB,
+    INVALID_SERVICE,
     VERSIONS,
     Charts,
     Werf,
     detail,
-    each_version,
     judged,
-    only_stand_in,
-    only_werf_3,
 )
-from tests.e2e.standin.test_failures import BAD_POD, ENDLESS_JOB, INVALID_SERVICE
 
 from copyrator.api.reasons.bundles import BundleReason
-from localcluster import Api, Cluster
+from localcluster import Cluster
 
 pytestmark = detail
 UNIT = Path(__file__).parents[2] / "unit"
-LISTENING = """
-apiVersion: v1
-kind: Service
-metadata: {name: x}
-spec: {ports: [{port: PORT}]}
-"""
-PRIORITY = """
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: "{{ .Release.Namespace }}"}
-value: 1
-"""
 
 
 def last_lines(output: str) -> str:
@@ -172,225 +158,62 @@ def test_an_error_is_the_measured_one(werf: Werf, charts: Charts, case: str, ver
     assert compared(last_lines(output), werf.namespace) == wanted
 
 
-@each_version
-def test_an_object_that_does_not_fit_its_schema_is_refused_by_werf_3_in_the_plan(
-    werf: Werf, charts: Charts, version: str
-) -> None:
-    charts.push(service=LISTENING.replace("PORT", "http"))
-
-    plan = werf.plan()
-    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
-    without, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_NO_RESOURCE_VALIDATION="1")
-
-    fault = "validate Service/x: /spec/ports/0/port: got string, want integer"
-    layers = "locally validate resources: validate resource schemas"
-    if version == "3.2.0":
-        assert (plan.code, plan.last) == (1, f"Error: release plan install: {layers}: {fault}")
-        assert (code, last_lines(output)) == (1, f"Error: release install: {layers}: {fault}")
-    else:
-        assert (plan.code, plan.last) == (2, CHANGES_PLANNED[version])
-        port = '.spec.ports[port="http",protocol="TCP"].port'
-        assert f"{port}: expected numeric (int or float), got string\n" in output
-    assert without == 1
-    assert "create: Service/x" in werf.report["failedOperations"], "it was tried"
+# --- Errors before there is a report: what the operator looks for in werf's words is there
 
 
-@each_version
-@pytest.mark.parametrize("port", ["80", '"80"'])
-def test_several_faults_are_on_the_next_lines_and_what_fits_passes(
-    werf: Werf, charts: Charts, version: str, port: str
-) -> None:
-    x = LISTENING.replace("PORT", port)
-    charts.push(x=x, z=x.replace("name: x", "name: z"))
-
-    plan = werf.plan()
-
-    if version == "3.2.0" and port == '"80"':
-        assert plan.code == 1
-        first, *causes = last_lines(plan.output).splitlines()
-        layers = "locally validate resources: validate resource schemas"
-        assert first == f"Error: release plan install: {layers}: 2 errors occurred:"
-        fault = "/spec/ports/0/port: got string, want integer"
-        assert causes == [f"  * validate Service/{name}: {fault}" for name in "xz"]
-    else:
-        assert (plan.code, plan.last) == (2, CHANGES_PLANNED[version])
+FAR = "registry.far.example"
+"""A host that only the proxy can find."""
 
 
-def test_an_annotation_that_is_no_text_is_left_out_by_werf_2(werf: Werf, charts: Charts) -> None:
-    werf.env[PLAYED] = "2.75.3"
-    number = NUMBERED.replace("MEMBER", "annotations").replace("VALUE", "1, b: kept")
-    charts.push(x=number)
-
-    werf.apply()
-
-    annotations = werf.object("ann")["metadata"]["annotations"]
-    assert ("a" in annotations, annotations.get("b")) == (False, "kept")
-
-
-@only_werf_3
-def test_an_annotation_in_quotes_passes_in_werf_3(werf: Werf, charts: Charts) -> None:
-    werf.env[PLAYED] = "3.2.0"
-    charts.push(x=NUMBERED.replace("MEMBER", "annotations").replace("VALUE", '"1"'))
-
-    assert werf.plan().code == 2
+@pytest.fixture(scope="module")
+def tls(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Variables that lead to registries under a CA that nobody knows."""
+    authority = Authority.make(tmp_path_factory.mktemp("authority") / "ca")
+    context = authority.context(FAR)
+    with front(cluster.registry, tls=context) as host, proxy(host, []) as url:
+        yield {
+            "TLS": host,
+            "HTTPS_PROXY": url,
+            "https_proxy": url,
+            "CA": str(authority.directory / "ca.pem"),
+        }
 
 
-@only_stand_in
+UNREACHABLE = BundleReason.REGISTRY_UNREACHABLE
+BROKEN = BundleReason.DEPLOY_FAILED
+
+
 @pytest.mark.parametrize(
-    ("deployed", "planned", "code", "last"),
+    ("env", "words", "reason"),
     [
-        ("2.67.0", "2.67.0", 0, "No changes planned for"),
-        ("2.67.0", "2.75.3", 0, "No changes planned for"),
-        ("2.75.3", "2.67.0", 0, "No changes planned for"),
-        ("3.2.0", "3.2.0", 0, "No changes planned for"),
-        ("3.2.0", "2.67.0", 2, "Error: changes planned"),
-        ("3.2.0", "2.75.3", 2, "Error: changes planned"),
-        ("2.67.0", "3.2.0", 3, "Error: no resource changes planned, but still must install"),
-        ("2.75.3", "3.2.0", 3, "Error: no resource changes planned, but still must install"),
+        ({"WERF_TAG": "9.9.9"}, "{repo}:9.9.9: not found", BROKEN),
+        pytest.param({"WERF_TAG": "1.0.0@sha256:" + 64 * "a"}, "not found", BROKEN, marks=detail),
+        pytest.param(
+            {"WERF_TAG": "1.0.*"}, "could not parse reference: {repo}:1.0.*", BROKEN, marks=detail
+        ),
+        pytest.param(
+            {"WERF_TAG": "sha256:" + 64 * "a"},
+            "could not parse reference: {repo}:sha256",
+            BROKEN,
+            marks=detail,
+        ),
+        ({"WERF_REPO": "127.0.0.1:1/x"}, "could not parse reference: 127.0.0.1:1/x:", BROKEN),
+        ({"WERF_REPO": "127.0.0.1:1/xx"}, "connection refused", UNREACHABLE),
+        ({"WERF_REPO": f"{FAR}/xx", "https_proxy": "{proxy}"}, "x509: ", UNREACHABLE),
     ],
 )
-def test_a_release_of_another_major_version_is_stored_anew_once(
-    werf: Werf, charts: Charts, deployed: str, planned: str, code: int, last: str
+def test_an_error_before_there_is_a_report(
+    werf: Werf, charts: Charts, tls: dict[str, str], env: dict[str, str], words: str, reason: str
 ) -> None:
     charts.push()
-    werf.apply(**{PLAYED: deployed})
-    werf.env[PLAYED] = planned
+    env = {name: value.format(proxy=tls["https_proxy"]) for name, value in env.items()}
 
-    plan = werf.plan()
-
-    assert (plan.code, plan.last.startswith(last)) == (code, True), plan.output
-    assert plan.operations == set()
-    assert "┌ Update" not in plan.output
-    werf.apply()
-    assert werf.plan().code == 0
-
-
-@pytest.fixture
-def account(werf: Werf, cluster: Cluster, api: Api) -> Callable[..., None]:
-    """Has werf run as an account that may all in its namespace, and more in others."""
-
-    def may(name: str, namespace: str, rule: dict[str, Any]) -> None:
-        subject = rbac.account(werf.namespace, "deployer")
-        rbac.grant(api, subject, rule, namespace=namespace, name=name)
-
-    accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
-    api.create(accounts, {"metadata": {"name": "deployer"}})
-    kubeconfig = cluster.kubeconfig_for_service_account(werf.namespace, "deployer")
-    werf.env["WERF_KUBE_CONFIG"] = str(kubeconfig)
-    may("all", werf.namespace, rbac.rule("*", "*", group="*"))
-    return may
-
-
-@each_version
-def test_objects_in_no_namespace_are_tracked_by_events_in_default(
-    werf: Werf, charts: Charts, api: Api, account: Callable[..., None], version: str
-) -> None:
-    own = werf.namespace
-    priorities = rbac.rule("*", "*", group="scheduling.k8s.io")
-    account(own, "", priorities)
-    charts.push(priority=PRIORITY)
-
-    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
-
-    assert code == 1, version
-    error = last_lines(output)
-    assert error.startswith(failed(werf, "").rstrip())
-    assert "unrecoverable watch error for /v1, Resource=events: " in error
-    who = f'User "system:serviceaccount:{own}:deployer" cannot list resource "events"'
-    assert f'{who} in API group "" in the namespace "default"' in error
-    assert api.get(f"/apis/scheduling.k8s.io/v1/priorityclasses/{own}")["value"] == 1
-    assert werf.report["status"] == "failed"
-    assert list(werf.revisions("demo")) == [1]  # failed; pending-install with another kubedog
-
-    werf.apply(KUBEDOG_DISABLE_EVENTS="1")
-
-    assert werf.revisions("demo")[2] == "deployed"
-    events = rbac.rule("list watch", "events")
-    account(own, "default", events)
-    charts.push("1.1.0", greeting="bye", priority=PRIORITY)
-    werf.apply("1.1.0")
-    for namespace in ("default", ""):
-        rbac.revoke(api, own, namespace)
-    api.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{own}")
-
-
-STUCK = """
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: stuck, finalizers: [example.com/hold]}
-"""
-
-
-@only_werf_3
-def test_a_dismiss_ends_by_its_timeout(werf: Werf, charts: Charts) -> None:
-    werf.env[PLAYED] = "3.2.0"
-    charts.push(stuck=STUCK)
-    werf.apply()
-    place = ("--namespace", werf.namespace, "--release", "demo")
-
-    code, output = werf.run("dismiss", *place, WERF_TIMEOUT="2")
-
-    name = f'release "demo" (namespace: "{werf.namespace}")'
-    words = "execute release delete plan: wait for operations completion: execute operation: "
-    words += f'track resource absence: poll resource "{werf.namespace}/ConfigMap/stuck"'
-    words += ": timed out waiting for the condition"
-    last = f"Error: release uninstall: uninstall failed for {name}: {words}"
-    assert (code, last_lines(output)) == (1, last)
-    assert judged(code, output).reason is BundleReason.DEPLOY_FAILED
-    path = f"/api/v1/namespaces/{werf.namespace}/configmaps/stuck"
-    werf.api.remove_finalizers(path)
-    assert werf.run("dismiss", *place)[0] == 0
-    assert werf.names() == {"kube-root-ca.crt", "werf-synchronization"}
-
-
-@only_werf_3
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (
-            rbac.rule("get", "pods"),
-            "check release namespace existence: get release",
-        ),
-        (rbac.rule("get", "namespaces"), "lock release: acquire release lock: "),
-        (
-            rbac.rule("get", "namespaces", "configmaps"),
-            "lock release: acquire release lock: acquire lock: unable to put store value",
-        ),
-        (
-            rbac.rule("get update", "namespaces", "configmaps"),
-            'build release history: query releases for release "demo": query releases: query: ',
-        ),
-    ],
-)
-def test_a_dismiss_needs_the_namespace_the_lock_and_the_history(
-    werf: Werf, charts: Charts, api: Api, cluster: Cluster, rule: dict[str, Any], words: str
-) -> None:
-    charts.push()
-    werf.env[PLAYED] = "3.2.0"
-    werf.apply()
-    accounts = f"/api/v1/namespaces/{werf.namespace}/serviceaccounts"
-    api.create(accounts, {"metadata": {"name": "some"}})
-    rbac.grant(api, rbac.account(werf.namespace, "some"), rule, namespace=werf.namespace)
-    some = cluster.kubeconfig_for_service_account(werf.namespace, "some")
-    place = ("--namespace", werf.namespace, "--release", "demo")
-
-    code, output = werf.run("dismiss", *place, WERF_KUBE_CONFIG=str(some))
+    code, output = werf.run("bundle", "apply", **{"WERF_TAG": "1.0.0", **env})
 
     assert code == 1
-    assert last_lines(output).startswith(f"Error: release uninstall: {words}"), output
-    assert "is forbidden: " in output
-
-
-@only_werf_3
-def test_a_dismiss_needs_git(werf: Werf, charts: Charts) -> None:
-    werf.env[PLAYED] = "3.2.0"
-    place = ("--namespace", werf.namespace, "--release", "demo")
-    programs = werf.directory / "programs"
-    programs.mkdir()
-    for name in ("helm", "kubectl", "python3", "env"):
-        found = next(p for d in werf.env["PATH"].split(":") if (p := Path(d) / name).exists())
-        (programs / name).symlink_to(found)
-
-    code, output = werf.run("dismiss", *place, PATH=str(programs))
-
-    assert (code, '"git": executable file not found in $PATH' in output) == (1, True), output
+    assert "Traceback" not in output
+    last = output.splitlines()[-1]
+    assert last.startswith("Error: pull bundle: ")
+    assert words.format(repo=werf.env["WERF_REPO"]) in last
+    assert judged(code, output).reason == reason
+    assert not werf.report_file.exists()

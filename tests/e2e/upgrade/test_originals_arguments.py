@@ -88,10 +88,8 @@ def rules(cluster, kubeconfig, home, namespace) -> Iterator[Home]:
 @pytest.mark.parametrize(
     ("arguments", "surroundings"),
     [
-        ("--rule-name main-rule --namespace {}", IN_A_POD),
         ("-rule-name=main-rule -namespace={}", IN_A_POD),
         ("-run-outside-cluster --namespace {}", {}),
-        ("--run-outside-cluster=true -namespace {}", {}),
     ],
 )
 def test_an_originals_arguments_start_the_operator(
@@ -134,22 +132,19 @@ atexit.register(lambda: Path({str(loaded)!r}).write_text(" ".join(sys.modules)))
     assert not set(IN_USE_ONLY).intersection(loaded.read_text().split())
 
 
-@pytest.mark.parametrize("arguments", ["--rule-name main-rule --namespace a", "-namespace=a"])
-def test_outside_a_cluster_they_are_answered_with_the_command(kubeconfig, tmp_path, arguments):
-    command = (*PROGRAM, *arguments.split())
+def test_outside_a_cluster_they_are_answered_with_the_command(kubeconfig, tmp_path):
+    command = (*PROGRAM, "-namespace=a")
     with OperatorProcess(kubeconfig, tmp_path / "log", command=command) as process:
         assert process.wait() == 2
         assert "To start the operator: copyrator run --" in process.log
 
 
-@pytest.mark.parametrize("way", ["flag", "variable"])
-def test_a_rule_name_leaves_every_other_rule_alone(rules, kubeconfig, home, tmp_path, way):
+def test_a_rule_name_leaves_every_other_rule_alone(rules, kubeconfig, home, tmp_path):
     for name in ("before", "main-rule"):
         rules.add(name)
-    command = (*PROGRAM, "run", *(("--rule-name", "main-rule") if way == "flag" else ()))
-    settings = {"NAMESPACE": home, **({"RULE_NAME": "main-rule"} if way == "variable" else {})}
+    settings = {"NAMESPACE": home, "RULE_NAME": "main-rule"}
     with OperatorProcess(
-        kubeconfig, tmp_path / "log", command=command, settings=settings
+        kubeconfig, tmp_path / "log", command=(*PROGRAM, "run"), settings=settings
     ) as process:
         process.wait_ready()
         until(lambda: rules.copies().get("main-rule") == "first", lambda: process.log)

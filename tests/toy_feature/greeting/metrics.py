@@ -4,10 +4,9 @@ from copyrator.metrics import MetricSet, gauge
 
 
 class GreetingMetrics(MetricSet):
-    """Who greets, and who is looked after."""
+    """Who greets."""
 
     greeting = gauge("Bundles that greet.")
-    attended = gauge("Those in a reconcile.")
 
 
 METRICS = GreetingMetrics

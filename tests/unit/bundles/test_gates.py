@@ -72,35 +72,6 @@ def test_gates_are_asked_in_order_and_only_those_that_the_spec_asks_for() -> Non
     assert [one.objects for one in results] == [False, True]
 
 
-def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -> None:
-    asked: list[object] = []
-
-    def concerns(spec_: BundleSpec) -> bool:
-        asked.append(spec_)
-        return True
-
-    def verdict(*about: object) -> Verdict:
-        asked.append(about)
-        return NEVER
-
-    mine = Gate("a", concerns, frozenset({Occasion.EDIT}), verdict)
-    spec_, facts = spec(), Facts(BundleStatus(), Occasion.EDIT)
-    assert gates.judge([mine], spec_, ONE, facts, NOW) == (gates.GateResult("a", NEVER),)
-    assert asked == [spec_, (spec_, ONE, facts, NOW)]
-
-    asked.clear()
-    forced = Facts(BundleStatus(), Occasion.FORCE)
-    requested = replace(mine, occasions=frozenset({Occasion.REQUEST}))
-    (result,) = gates.judge([requested], spec_, ONE, forced, NOW)
-    assert (result.gate, result.passed_over) == ("a", NEVER)
-    assert asked == [spec_, (spec_, ONE, forced, NOW)]
-
-    asked.clear()
-    assert Gates(version=(mine,)).judge_versions(spec_)
-    assert Gates(moment=(mine,)).any_of(spec_)
-    assert asked == [spec_, spec_]
-
-
 def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
     (result,) = judged(gate("a", NEVER, Occasion.NEW_DIGEST), occasion=Occasion.FORCE)
     assert (result.gate, result.verdict) == ("a", PASSED)
@@ -150,11 +121,6 @@ def test_nothing_else_passes_over_a_gate() -> None:
         assert (result.passed_over, result.verdict) == (None, PASSED)
     (result,) = judged(gate("a", NEVER, *ALL), occasion=Occasion.FORCE)
     assert (result.passed_over, result.verdict) == (None, NEVER)
-
-
-def test_what_all_gates_pass_is_not_held() -> None:
-    assert gates.hold_back(ONE, judged(gate("a", PASSED))) is None
-    assert gates.hold_back(ONE, ()) is None
 
 
 def test_the_first_objection_is_named_and_a_refusal_is_final_and_named_before() -> None:
@@ -276,19 +242,6 @@ def test_the_occasion_of_a_deploy(
         version="1", digest=ONE.digest, values_hash=None, spec_hash="s", generation=1
     )
     assert deciding.occasion(need, wanted, status) is expected
-
-
-def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
-    wanted = deciding.DesiredDeploy(
-        version="1",
-        digest=ONE.digest,
-        values_hash=None,
-        spec_hash="s",
-        generation=1,
-        request=DeployRequest(requested_at="x"),
-    )
-    found = deciding.occasion(deciding.DeployReason.REQUEST, wanted, BundleStatus())
-    assert found is Occasion.REQUEST
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from copyrator.bundles.jobs.identity import (
     Hash,
     ValuesHash,
     job_name,
-    release_metadata,
     spec_hash,
 )
 from copyrator.copies.seal.sealing import Sealer
@@ -92,56 +91,8 @@ def test_only_metadata_that_reaches_the_release_counts() -> None:
     assert spec_hash(SPEC, {}, {"argocd.argoproj.io/x": "y"}) != plain
 
 
-def test_release_metadata_takes_the_three_prefixes_in_stable_order() -> None:
-    found = {"b": "1", "argocd.argoproj.io/x": "2", "app.k8s.io/y": "3", "app.kubernetes.io/z": "4"}
-
-    assert list(release_metadata(found)) == [
-        "app.k8s.io/y",
-        "app.kubernetes.io/z",
-        "argocd.argoproj.io/x",
-    ]
-
-
 def test_a_bundle_without_values_has_no_hash() -> None:
     assert values_hash((), "uid", keyed) is None
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        (config(a="2"),),
-        (config(b="1"),),
-        (config(a="1", b=""),),
-        (config("other", a="1"),),
-        (config(a="1"), config("second")),
-        (),
-    ],
-)
-def test_other_values_have_another_hash(other: tuple[Source, ...]) -> None:
-    assert values_hash(other, "uid", keyed) != values_hash((config(a="1"),), "uid", keyed)
-
-
-def test_the_order_of_sources_counts_because_a_later_one_wins() -> None:
-    one, two = config("one", a="1"), config("two", a="2")
-
-    assert values_hash((one, two), "uid", keyed) != values_hash((two, one), "uid", keyed)
-
-
-def test_config_maps_alone_are_hashed_without_the_key() -> None:
-    found = values_hash((config(a="1"),), "uid", None)
-
-    assert found == values_hash((config(a="1"),), "u", keyed)
-    assert found is not None
-    assert not found.startswith("keyed:")
-
-
-def test_secrets_are_hashed_with_the_key_and_the_uid() -> None:
-    found = values_hash((config(a="1"), secret(password="x")), "uid", keyed)
-
-    assert found is not None
-    assert found.startswith("keyed:")
-    assert found != values_hash((config(a="1"), secret(password="x")), "other", keyed)
-    assert found != values_hash((config(a="1"), secret(password="x")), "uid", hashlib.sha3_256)
 
 
 def test_job_names_say_what_they_are_for() -> None:

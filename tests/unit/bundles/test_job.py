@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.replacing import replace
 from tests.unit.bundles.job_samples import (
     DIGEST,
@@ -22,12 +21,11 @@ from copyrator.api.object_refs import ValuesKind
 from copyrator.bundles.jobs.identity import ValuesFiles
 from copyrator.bundles.jobs.job import (
     AUTO_ROLLBACK,
-    UNINSTALL_SCRIPT,
     DeployOrder,
     build_deploy_job,
     build_uninstall_job,
 )
-from copyrator.bundles.jobs.pod import Login
+from copyrator.bundles.jobs.pod import Login, proxies_with_password, variables_for_jobs
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -89,38 +87,6 @@ def test_uninstall_job_in_another_cluster_is_the_golden_one() -> None:
         "uninstall-kubeconfig",
         build_uninstall_job(replace(UNINSTALL, spec=spec, kubeconfig=KUBECONFIG)),
     )
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "registry.werf.io/werf/werf:2.75.3",
-        "registry.werf.io/werf/werf:2-stable",
-        "registry.werf.io/werf/werf:3",
-        "registry.werf.io/werf/werf:3-dev",
-        "registry.werf.io/werf/werf:latest",
-        "registry.werf.io/werf/werf",
-        f"registry.werf.io/werf/werf@{DIGEST}",
-        "mirror.example.com:5000/tools/deployer:2026-11",
-    ],
-)
-def test_an_uninstall_is_the_same_for_each_image_as_the_program_tells_its_version(
-    image: str,
-) -> None:
-    job = build_uninstall_job(replace(UNINSTALL, spec=replace(SPEC, werf_image=image)))
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-
-    assert container["image"] == image
-    assert container["command"] == ["sh", "-c", UNINSTALL_SCRIPT]
-
-
-@pytest.mark.parametrize("spec", [{}, {"timeout": 7200.0}, {"env": {"WERF_TIMEOUT": "7200"}}])
-def test_the_time_for_an_uninstall_is_its_own(spec: dict[str, object]) -> None:
-    job = build_uninstall_job(replace(UNINSTALL, spec=replace(SPEC, **spec)))
-    env = job["spec"]["template"]["spec"]["containers"][0]["env"]
-
-    assert [one["value"] for one in env if one["name"] == "WERF_TIMEOUT"] == ["600"]
-    assert job["spec"]["activeDeadlineSeconds"] == 900
 
 
 def env_of(order: DeployOrder) -> dict[str, str]:
@@ -214,11 +180,6 @@ def test_an_uninstall_has_none_of_the_variables_that_a_shell_changes() -> None:
     assert {one["name"] for one in env if one["value"] == "x"} == {"PATH", "A"}
 
 
-def test_no_secret_value_is_in_a_job() -> None:
-    for made in DEPLOYS.values():
-        assert "hunter2" not in yaml.safe_dump(build_deploy_job(made))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -253,20 +214,6 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
         assert made.startswith(stem if len(stem) <= 40 else stem[:39])
 
 
-def test_a_job_has_the_name_that_was_recorded() -> None:
-    made = build_deploy_job(replace(ORDER, recorded_name="as-recorded"))
-
-    assert made["metadata"]["name"] == "as-recorded"
-
-
-def test_only_deploys_are_owned_by_the_bundle() -> None:
-    (owner,) = build_deploy_job(ORDER)["metadata"]["ownerReferences"]
-
-    assert owner["uid"] == "uid-1"
-    assert owner["blockOwnerDeletion"] is False
-    assert "ownerReferences" not in build_uninstall_job(UNINSTALL)["metadata"]
-
-
 @pytest.mark.parametrize("name", [*DEPLOYS, "uninstall"])
 def test_pods_pass_the_restricted_profile(name: str) -> None:
     made = build_deploy_job(DEPLOYS[name]) if name in DEPLOYS else build_uninstall_job(UNINSTALL)
@@ -282,3 +229,38 @@ def test_pods_pass_the_restricted_profile(name: str) -> None:
     assert {"emptyDir", "configMap", "secret"} >= {
         key for volume in pod["volumes"] for key in volume if key != "name"
     }
+
+
+# --- Which of the operator's proxies Jobs get to know
+
+
+API = "$(KUBERNETES_SERVICE_HOST)"
+PLAIN = "http://proxy:3128"
+WITH_PASSWORD = "http://user:word@proxy:3128"
+
+
+@pytest.mark.parametrize(
+    ("proxies", "variables"),
+    [
+        ({}, {}),
+        ({"no": "example.com"}, {}),
+        ({"https": PLAIN}, {"HTTPS_PROXY": PLAIN, "NO_PROXY": API}),
+        (
+            {"https": PLAIN, "http": PLAIN, "no": ".svc,10.0.0.1"},
+            {"HTTPS_PROXY": PLAIN, "HTTP_PROXY": PLAIN, "NO_PROXY": f".svc,10.0.0.1,{API}"},
+        ),
+        ({"https": "http://$(HOME):1"}, {"HTTPS_PROXY": "http://$$(HOME):1", "NO_PROXY": API}),
+        ({"https": WITH_PASSWORD}, {}),
+        ({"https": WITH_PASSWORD, "http": PLAIN}, {"HTTP_PROXY": PLAIN, "NO_PROXY": API}),
+        ({"ftp": PLAIN}, {}),
+    ],
+)
+def test_names_what_werf_needs_and_no_password(
+    proxies: dict[str, str], variables: dict[str, str]
+) -> None:
+    assert variables_for_jobs(proxies) == variables
+
+
+def test_knows_which_ones_hold_a_password() -> None:
+    assert proxies_with_password({"https": WITH_PASSWORD, "http": PLAIN}) == ["HTTPS_PROXY"]
+    assert proxies_with_password({"http": WITH_PASSWORD}) == ["HTTP_PROXY"]

@@ -18,7 +18,6 @@ from copyrator.bundles.jobs.outcome import (
     checked_ending,
     ending_of,
     excuse_lost_access,
-    exit_code,
     read_job,
 )
 from copyrator.bundles.jobs.pod import JobKind
@@ -26,6 +25,9 @@ from copyrator.bundles.jobs.rights import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
+ABSENT = "pull bundle: r/app:9.9.9: not found"
+PROBE = "wait for Pod/x: dial tcp 10.0.0.1: i/o timeout"
+"""A failure of the chart that mentions a network."""
 
 
 def report(status: str, **more: Any) -> str:
@@ -35,43 +37,6 @@ def report(status: str, **more: Any) -> str:
 def waiting(reason: str) -> dict[str, Any]:
     state = {"waiting": {"reason": reason}}
     return {"status": {"containerStatuses": [{"name": "werf", "image": "werf:2", "state": state}]}}
-
-
-@pytest.mark.parametrize(
-    ("found", "revision"),
-    [
-        (pod(0, report("deployed")), 4),
-        (pod(0, report("skipped")), 3),
-        (pod(0, ""), None),
-        (pod(1, report("deployed")), 4),  # "non-critical errors": exit code 1, and a good report
-    ],
-)
-def test_success(found: dict[str, Any], revision: int | None) -> None:
-    ending = ending_of(job(complete=found["status"]["containerStatuses"] is not None), [found])
-
-    assert ending.outcome is Outcome.SUCCEEDED
-    assert ending.revision == revision
-
-
-def test_a_complete_job_whose_pod_is_gone_succeeded() -> None:
-    assert ending_of(job(complete=True), []).outcome is Outcome.SUCCEEDED
-
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (report("failed", failedOperations=["create: Pod/bad"]), "create: Pod/bad"),
-        (report("failed")[:20], "werf reports that the release failed"),
-        ("lines\nError: render chart: template: bad", "Error: render chart: template: bad"),
-        ("Error: pull bundle: r/app:9.9.9: not found", "not found"),
-        ("", "exit code 1"),
-    ],
-)
-def test_werfs_verdict_counts_against_the_digest(message: str, words: str) -> None:
-    ending = ending_of(job(), [pod(1, message)])
-
-    assert (ending.outcome, ending.reason) == (Outcome.FAILED, BROKEN)
-    assert words in ending.message
 
 
 UNREACHABLE = BundleReason.REGISTRY_UNREACHABLE
@@ -99,12 +64,6 @@ def test_the_infrastructures_doing_never_counts(found: dict[str, Any], reason: s
     ending = ending_of(job(), [found])
 
     assert (ending.outcome, ending.reason) == (Outcome.INTERRUPTED, reason)
-
-
-def test_a_failure_of_the_chart_that_mentions_a_network_is_still_werfs_verdict() -> None:
-    ending = ending_of(job(), [pod(1, "Error: wait for Pod/x: dial tcp 10.0.0.1: i/o timeout")])
-
-    assert ending.outcome is Outcome.FAILED
 
 
 SERVER = "https://other.example.com:6443"
@@ -137,7 +96,7 @@ def test_another_clusters_server_that_gives_no_access_never_counts(words: str) -
 @pytest.mark.parametrize(
     "words",
     [
-        "wait for Pod/x: dial tcp 10.0.0.1: i/o timeout",
+        PROBE,
         'Get "https://elsewhere.example.com/": EOF',
         'secrets is forbidden: User "team" cannot list resource "secrets"',
         f"the chart says {SERVER}",
@@ -178,258 +137,135 @@ def test_no_account_of_another_cluster_is_said_to_lack_permissions() -> None:
     assert add_missing_permissions(ending, log, ServiceAccount("team", "werf")).missing
 
 
-def test_a_job_that_failed_without_a_pod_is_lost() -> None:
-    assert ending_of(job(), []).reason is LOST
-
-
 DONE = BundleReason.DEPLOYED
 NO_VERDICT = "the Job ended without a result of werf: "
-UNSEALED = "the Job couldn't start and was ended, as a Secret that was made for it had been deleted"
+BACKOFF = f"{NO_VERDICT}Job has reached the specified backoff limit"
+NO_REPORT = "werf ended with exit code {} and no report"
+FAILED_RELEASE = "werf reports that the release failed"
 CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated": 5}}]}}
+GIVEN_UP = replace(job(), given_up=True)
+LATE = job(failed="DeadlineExceeded")
+NOT_OURS = {"name": "m", "state": {"terminated": {"exitCode": 3}}}
+UNPULLED = "the image werf:2 can't be pulled: ImagePullBackOff; the Job was deleted"
+
+
+def ends(
+    reason: BundleReason, message: str, revision: int | None = None, code: int | None = None
+) -> Ending:
+    outcomes = {DONE: Outcome.SUCCEEDED, BROKEN: Outcome.FAILED}
+    return Ending(outcomes.get(reason, Outcome.INTERRUPTED), reason, message, revision, code)
+
+
+def disrupted(status: str = "True", **message: str) -> dict[str, Any]:
+    return pod(conditions=[{"type": "DisruptionTarget", "status": status, **message}])
+
+
+TIMED_OUT = ends(BundleReason.TIMED_OUT, "the Job exceeded the Bundle's timeout and was terminated")
+UNSTARTED = ends(LOST, "the Job couldn't start and was deleted because the spec was edited")
 
 
 @pytest.mark.parametrize(
     ("of", "pods", "expected"),
     [
-        (job(complete=True), [], (DONE, "succeeded; its pod no longer exists", None, None)),
-        (job(), [pod(0)], (DONE, "done", None, 0)),
-        (job(complete=True), [pod(2)], (DONE, "done", None, 2)),
-        (job(), [pod(0, report("deployed"))], (DONE, "revision 4, nothing to change", 4, 0)),
+        (job(complete=True), [], ends(DONE, "succeeded; its pod no longer exists")),
+        (job(), [pod(0)], ends(DONE, "done", None, 0)),
+        (job(complete=True), [pod(2)], ends(DONE, "done", None, 2)),
+        (job(), [pod(0, report("deployed"))], ends(DONE, "revision 4, nothing to change", 4, 0)),
         (
             job(),
             [pod(1, report("deployed"))],
-            (DONE, "revision 4, nothing to change (with non-critical errors)", 4, 1),
+            ends(DONE, "revision 4, nothing to change (with non-critical errors)", 4, 1),
         ),
         (
-            job(),
-            [pod(1, report("failed", failedOperations=["a"]))],
-            (BROKEN, "a failed", 4, 1),
+            job(complete=True),
+            [pod(1, report("failed")), pod(0, report("skipped"))],
+            ends(DONE, "revision 3, nothing to change", 3, 0),
         ),
-        (job(), [pod(1, "x\nError: bad")], (BROKEN, "Error: bad", None, 1)),
-        (job(), [pod(7)], (BROKEN, "werf ended with exit code 7 and no report", None, 7)),
-        (job(), [pod(127)], (BROKEN, "werf ended with exit code 127 and no report", None, 127)),
-        (job(), [pod(128)], (LOST, "the container was killed (signal 0)", None, 128)),
-        (job(), [pod(143)], (LOST, "the container was killed (signal 15)", None, 143)),
+        (job(), [pod(1, report("failed", failedOperations=["a"]))], ends(BROKEN, "a failed", 4, 1)),
+        (job(), [pod(1, "x\nError: bad")], ends(BROKEN, "Error: bad", None, 1)),
+        (job(), [pod(1, f"Error: {ABSENT}")], ends(BROKEN, f"Error: {ABSENT}", None, 1)),
+        (job(), [pod(1, f"Error: {PROBE}")], ends(BROKEN, f"Error: {PROBE}", None, 1)),
+        (job(), [pod(1, "x", reason="Other")], ends(BROKEN, "x", None, 1)),
+        (job(), [pod(7)], ends(BROKEN, NO_REPORT.format(7), None, 7)),
+        (job(), [pod(127)], ends(BROKEN, NO_REPORT.format(127), None, 127)),
+        (job(), [pod(128)], ends(LOST, "the container was killed (signal 0)", None, 128)),
+        (job(), [pod(143)], ends(LOST, "the container was killed (signal 15)", None, 143)),
         (
             job(),
             [pod(137, terminated={"reason": "Error"})],
-            (LOST, "the container was killed (Error)", None, 137),
+            ends(LOST, "the container was killed (Error)", None, 137),
         ),
         (
             job(),
             [pod(1, terminated={"reason": "OOMKilled"})],
-            (LOST, "the container was killed (OOMKilled)", None, 1),
+            ends(LOST, "the container was killed (OOMKilled)", None, 1),
         ),
         (
             job(),
             [pod(1, "pulling: i/o timeout")],
-            (BundleReason.REGISTRY_UNREACHABLE, "pulling: i/o timeout", None, 1),
+            ends(UNREACHABLE, "pulling: i/o timeout", None, 1),
         ),
+        (job(), [pod(1, "get manifest: denied")], ends(REFUSED, "get manifest: denied", None, 1)),
+        (job(), [pod(1, "etcdserver: no leader")], ends(LOST, "etcdserver: no leader", None, 1)),
+        (LATE, [pod(143)], TIMED_OUT),
+        (LATE, [], TIMED_OUT),
+        (LATE, [pod(1, report("failed"))], ends(BROKEN, FAILED_RELEASE, 4, 1)),
+        (GIVEN_UP, [pod(1, report("failed"))], ends(BROKEN, FAILED_RELEASE, 4, 1)),
+        (GIVEN_UP, [], UNSTARTED),
+        (GIVEN_UP, [pod(137)], UNSTARTED),
+        (replace(LATE, given_up=True), [], UNSTARTED),
+        (replace(LATE, given_up=True), [pod(0)], ends(DONE, "done", None, 0)),
         (
-            job(),
-            [pod(1, "Error: get manifest: denied")],
-            (BundleReason.AUTHENTICATION_FAILED, "Error: get manifest: denied", None, 1),
-        ),
-        (job(), [pod(1, "etcdserver: no leader")], (LOST, "etcdserver: no leader", None, 1)),
-        (
-            job(failed="DeadlineExceeded"),
-            [pod(143)],
-            (
-                BundleReason.TIMED_OUT,
-                "the Job exceeded the Bundle's timeout and was terminated",
-                None,
-                None,
-            ),
-        ),
-        (
-            job(failed="DeadlineExceeded"),
+            replace(GIVEN_UP, unsealed=True),
             [],
-            (
-                BundleReason.TIMED_OUT,
-                "the Job exceeded the Bundle's timeout and was terminated",
-                None,
-                None,
-            ),
-        ),
-        (
-            job(failed="DeadlineExceeded"),
-            [pod(1, report("failed"))],
-            (BROKEN, "werf reports that the release failed", 4, 1),
-        ),
-        (
-            replace(job(), given_up=True),
-            [pod(1, report("failed"))],
-            (BROKEN, "werf reports that the release failed", 4, 1),
-        ),
-        (
-            replace(job(), given_up=True),
-            [],
-            (
-                LOST,
-                "the Job couldn't start and was deleted because the spec was edited",
-                None,
-                None,
-            ),
-        ),
-        (
-            replace(job(), given_up=True, unsealed=True),
-            [],
-            (
+            ends(
                 BundleReason.PLAN_CHANGED,
-                UNSEALED,
-                None,
-                None,
+                "the Job couldn't start and was ended, as a Secret that was made for it had been "
+                "deleted",
             ),
         ),
         (
             job(),
             [pod(1, report("failed"), **DISRUPTED)],
-            (LOST, "the pod was terminated: Eviction", None, None),
+            ends(LOST, "the pod was terminated: Eviction"),
         ),
-        (
-            job(),
-            [pod(1, reason="NodeLost")],
-            (LOST, "the pod was terminated: NodeLost", None, None),
-        ),
-        (
-            job(),
-            [pod(1, "x", reason="Other")],
-            (BROKEN, "x", None, 1),
-        ),
-        (
-            job(),
-            [pod(conditions=[{"type": "DisruptionTarget", "status": "True"}])],
-            (LOST, f"{NO_VERDICT}disrupted", None, None),
-        ),
-        (
-            job(),
-            [pod(conditions=[{"type": "DisruptionTarget", "status": "True", "message": "drain"}])],
-            (LOST, f"{NO_VERDICT}drain", None, None),
-        ),
-        (
-            job(),
-            [pod(conditions=[{"type": "DisruptionTarget", "status": "False"}, {"type": "Ready"}])],
-            (LOST, f"{NO_VERDICT}Job has reached the specified backoff limit", None, None),
-        ),
+        (job(), [pod(1, reason="NodeLost")], ends(LOST, "the pod was terminated: NodeLost")),
+        (job(), [disrupted()], ends(LOST, f"{NO_VERDICT}disrupted")),
+        (job(), [disrupted(message="drain")], ends(LOST, f"{NO_VERDICT}drain")),
+        (job(), [disrupted("False")], ends(LOST, BACKOFF)),
         (
             job(),
             [{"status": {"reason": "Evicted", "message": "low on memory"}}],
-            (LOST, f"{NO_VERDICT}low on memory", None, None),
+            ends(LOST, f"{NO_VERDICT}low on memory"),
         ),
-        (
-            replace(job(), message=""),
-            [CUT],
-            (LOST, f"{NO_VERDICT}BackoffLimitExceeded", None, None),
-        ),
+        (replace(job(), message=""), [CUT], ends(LOST, f"{NO_VERDICT}BackoffLimitExceeded")),
         (
             replace(job(), message="", failed=None),
             [],
-            (LOST, f"{NO_VERDICT}its pod no longer exists", None, None),
+            ends(LOST, f"{NO_VERDICT}its pod no longer exists"),
         ),
         (
             job(),
             [pod(login=1, message="x\nError: unauthorized")],
-            (
-                BundleReason.AUTHENTICATION_FAILED,
-                "werf cr login failed: Error: unauthorized",
-                None,
-                None,
-            ),
+            ends(REFUSED, "werf cr login failed: Error: unauthorized"),
         ),
+        (job(), [pod(login=0)], ends(LOST, BACKOFF)),
         (
             job(),
-            [pod(login=0)],
-            (LOST, f"{NO_VERDICT}Job has reached the specified backoff limit", None, None),
-        ),
-        (
-            job(),
-            [
-                {
-                    "status": {
-                        "initContainerStatuses": [
-                            {"name": "m", "state": {"terminated": {"exitCode": 3}}}
-                        ]
-                    }
-                }
-            ],
-            (
+            [{"status": {"initContainerStatuses": [NOT_OURS]}}],
+            ends(
                 LOST,
                 f"{NO_VERDICT}the container m, which isn't the operator's, ended with exit code 3",
-                None,
-                None,
             ),
         ),
-        (
-            job(),
-            [waiting("ImagePullBackOff")],
-            (
-                BundleReason.IMAGE_PULL_FAILED,
-                "the image werf:2 can't be pulled: ImagePullBackOff; the Job was deleted",
-                None,
-                None,
-            ),
-        ),
-        (
-            job(complete=True),
-            [pod(1, report("failed")), pod(0, report("skipped"))],
-            (DONE, "revision 3, nothing to change", 3, 0),
-        ),
+        (job(), [waiting("ImagePullBackOff")], ends(BundleReason.IMAGE_PULL_FAILED, UNPULLED)),
+        (LATE, [waiting("ImagePullBackOff")], ends(BundleReason.IMAGE_PULL_FAILED, UNPULLED)),
     ],
 )
 def test_an_ending_has_its_reason_its_sentence_its_revision_and_its_code(
-    of: JobRecord,
-    pods: list[dict[str, Any]],
-    expected: tuple[BundleReason, str, int | None, int | None],
+    of: JobRecord, pods: list[dict[str, Any]], expected: Ending
 ) -> None:
-    outcome = {DONE: Outcome.SUCCEEDED, BROKEN: Outcome.FAILED}.get(
-        expected[0], Outcome.INTERRUPTED
-    )
-
-    assert ending_of(of, pods) == Ending(outcome, *expected)
-
-
-PULLING = {
-    "status": {
-        "containerStatuses": [{"name": "werf", "state": {"waiting": {"reason": "ErrImagePull"}}}]
-    }
-}
-
-
-def test_a_job_beyond_its_deadline_timed_out() -> None:
-    late = job(failed="DeadlineExceeded")
-
-    assert ending_of(late, []).reason is BundleReason.TIMED_OUT
-    assert ending_of(late, [pod(143)]).reason is BundleReason.TIMED_OUT
-    assert ending_of(late, [PULLING]).reason is BundleReason.IMAGE_PULL_FAILED
-
-
-def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
-    ended = replace(job(failed="DeadlineExceeded"), given_up=True)
-
-    assert ending_of(ended, []).reason is LOST
-    assert ending_of(ended, [pod(137)]).reason is LOST
-    assert ending_of(ended, [pod(0, report("deployed"))]).outcome is Outcome.SUCCEEDED
-
-
-@pytest.mark.parametrize(
-    ("pods", "code"),
-    [
-        ([], None),
-        ([{}], None),
-        ([{"status": None}], None),
-        ([pod(login=1)], None),
-        ([waiting("ImagePullBackOff")], None),
-        ([CUT], None),
-        ([pod(terminated={"exitCode": "7"}, code=7)], None),
-        ([pod(0)], 0),
-        ([pod(11)], 11),
-        ([pod(10), pod(137), pod(11)], 11),
-    ],
-)
-def test_the_exit_code_is_that_of_werfs_container_in_the_newest_pod(
-    pods: list[dict[str, Any]], code: int | None
-) -> None:
-    assert exit_code(pods) == code
+    assert ending_of(of, pods) == expected
 
 
 @pytest.mark.parametrize(
@@ -529,16 +365,6 @@ def test_a_failure_for_want_of_a_permission_says_it_as_a_plan_does(
 )
 def test_other_endings_stay_as_they_are(ending: Ending, log: str, account: ServiceAccount) -> None:
     assert add_missing_permissions(ending, log, account) == ending
-
-
-def test_reads_what_decides_anything_of_a_job() -> None:
-    condition = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "m"}
-    record = read_job(body(status={"conditions": [condition]}))
-
-    assert record is not None
-    assert (record.bundle, record.bundle_uid, record.attempt, record.ttl) == ("shop", "b", 3, 5)
-    assert record.done
-    assert record.failed == "DeadlineExceeded"
 
 
 WHOLE = {

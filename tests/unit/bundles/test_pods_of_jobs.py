@@ -1,5 +1,7 @@
 """What a Job's pod tells before the Job does: whether the operator's containers have ended."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -8,18 +10,34 @@ from typing import Any, cast
 import pytest
 from tests.job_records import JOB
 
+from copyrator.api.bundle_status import Rollback
 from copyrator.api.names import ANN_VALUES
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.api.text import parse_time
 from copyrator.bundles.engine.context import Context
 from copyrator.bundles.engine.job_client import GRACE_OF_OTHERS, JobClient, PodReader
+from copyrator.bundles.jobs.checks import checked_deploy_command
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
 from copyrator.bundles.jobs.outcome import (
     Blocked,
     JobRecord,
+    Mount,
     find_blocked_pod,
+    has_started,
+    mounts_of,
     name_values,
     read_pod,
+    secrets_of,
 )
 from copyrator.bundles.jobs.pod import LONG_TTL
+from copyrator.bundles.jobs.revisions import (
+    Revision,
+    RolledBack,
+    asks_for_rollback,
+    judge,
+    read_revision,
+)
+from copyrator.bundles.jobs.script import APPLY_COMMAND
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 
@@ -229,3 +247,193 @@ def test_files_of_values_are_named_by_what_they_are_of(marks: str, text: str, fo
     body = {"spec": {"volumes": volumes, "containers": containers}}
     job = replace(JOB, namespace="apps", marks=((ANN_VALUES, marks),) if marks else ())
     assert name_values(text, job, [body]) == found
+
+
+# --- Why a pod doesn't start, as far as it can be seen
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    waits_for = {"waiting": {"reason": reason, "message": "because"}}
+    return {"status": {"containerStatuses": [{"name": "werf", "image": "i", "state": waits_for}]}}
+
+
+def waits_for(**waits: str) -> dict[str, Any]:
+    return {"name": "werf", "image": "werf:2", "state": {"waiting": waits}}
+
+
+def unscheduled(**why: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "PodScheduled", "status": "False", **why}]}
+
+
+UNSCHEDULABLE, UNPULLED = BundleReason.JOB_UNSCHEDULABLE, BundleReason.IMAGE_PULL_FAILED
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (
+            unscheduled(message="0/3 nodes", reason="Unschedulable"),
+            Blocked(UNSCHEDULABLE, "the pod can't be scheduled: 0/3 nodes"),
+        ),
+        (
+            unscheduled(reason="SchedulingGated"),
+            Blocked(UNSCHEDULABLE, "the pod can't be scheduled: SchedulingGated"),
+        ),
+        (unscheduled(), Blocked(UNSCHEDULABLE, "the pod can't be scheduled: no node is suitable")),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, None),
+        ({"conditions": [{"type": "Ready", "status": "False"}]}, None),
+        *(
+            (
+                {"containerStatuses": [waits_for(reason=reason, message="not found")]},
+                Blocked(UNPULLED, "the image werf:2 can't be pulled: not found"),
+            )
+            for reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
+        ),
+        (
+            {"initContainerStatuses": [waits_for(reason="ErrImagePull")]},
+            Blocked(UNPULLED, "the image werf:2 can't be pulled: ErrImagePull"),
+        ),
+        *(
+            (
+                {"containerStatuses": [{}, waits_for(reason=reason, message="no Secret v")]},
+                Blocked(UNSCHEDULABLE, "a container can't start: no Secret v"),
+            )
+            for reason in (
+                "CreateContainerConfigError",
+                "CreateContainerError",
+                "RunContainerError",
+            )
+        ),
+        (
+            {"containerStatuses": [waits_for(reason="CreateContainerError")]},
+            Blocked(UNSCHEDULABLE, "a container can't start: CreateContainerError"),
+        ),
+        ({"containerStatuses": [waits_for()]}, None),
+    ],
+)
+def test_says_it_in_a_sentence(status: dict[str, Any], expected: Blocked | None) -> None:
+    assert find_blocked_pod([{"status": {}}, {"status": status}]) == expected
+    assert find_blocked_pod([{"status": status}, {}]) is None  # the newest counts
+    assert find_blocked_pod([]) is None
+
+
+RUNNING = {"containerStatuses": [{"name": "werf", "state": {"running": {}}}]}
+OVER = {"containerStatuses": [{"name": "werf", "state": {"terminated": {"exitCode": 1}}}]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "started"),
+    [
+        ([], False),
+        ([{"status": {}}], False),
+        ([waiting("ContainerCreating")], False),
+        ([{"status": RUNNING}], True),
+        ([{"status": OVER}], True),
+        ([{"status": RUNNING}, waiting("ContainerCreating")], False),  # the newest counts
+    ],
+)
+def test_a_pod_has_started_when_a_container_has(pods: list[dict[str, Any]], started: bool) -> None:
+    assert has_started(pods) is started
+
+
+def test_knows_what_a_pod_cannot_start_without() -> None:
+    volumes = [
+        {"name": "home", "emptyDir": {}},
+        {"name": "values-000", "configMap": {"name": "a"}},
+        {"name": "ca", "secret": {"secretName": "b"}},
+        {"name": "token", "projected": {"sources": []}},
+    ]
+
+    found = mounts_of([{"spec": {}}, {"spec": {"volumes": volumes}}])
+
+    assert mounts_of([]) == mounts_of([{}]) == []
+    assert found == [Mount("values-000", "a", secret=False), Mount("ca", "b", secret=True)]
+
+
+def test_knows_every_secret_that_a_pod_was_given() -> None:
+    password = {"secretKeyRef": {"name": "creds", "key": "password"}}
+    token = {"secretKeyRef": {"name": "token", "key": "token"}}
+    pod = {
+        "volumes": [
+            {"name": "values-000", "configMap": {"name": "plain"}},
+            {"name": "values-001", "secret": {"secretName": "values"}},
+        ],
+        "initContainers": [{"env": [{"name": "WERF_PASSWORD", "valueFrom": password}]}],
+        "containers": [
+            {"env": [{"name": "HOME", "value": "/"}, {"name": "T", "valueFrom": token}]}
+        ],
+    }
+
+    assert secrets_of([{"spec": pod}]) == ["creds", "token", "values"]
+    assert secrets_of([{}, {"spec": {}}, {"spec": pod}]) == ["creds", "token", "values"]
+    assert secrets_of([{"spec": pod}, {"spec": {}}]) == []  # the newest counts
+    assert secrets_of([]) == []
+
+
+# --- What became of a release after a failed deploy, as a table
+
+
+FIRST = Revision(1, "superseded")
+SECOND = Revision(2, "failed")
+
+
+@pytest.mark.parametrize(
+    ("revisions", "failed", "found"),
+    [
+        ([FIRST, SECOND, Revision(3, "deployed")], 2, RolledBack(Rollback.SUCCEEDED, 3)),
+        ([Revision(3, "deployed"), SECOND], 2, RolledBack(Rollback.SUCCEEDED, 3)),
+        ([Revision(1, "deployed"), SECOND], 2, RolledBack(Rollback.FAILED)),
+        ([FIRST, SECOND, Revision(3, "failed")], 2, RolledBack(Rollback.FAILED)),
+        ([FIRST, SECOND, Revision(3, "pending-rollback")], 2, RolledBack(Rollback.FAILED)),
+        ([Revision(2, "deployed")], 2, RolledBack(Rollback.FAILED)),
+        ([], 2, RolledBack(Rollback.UNKNOWN)),
+        ([FIRST], None, RolledBack(Rollback.UNKNOWN)),
+    ],
+)
+def test_the_newest_revision_tells(
+    revisions: list[Revision], failed: int | None, found: RolledBack
+) -> None:
+    assert judge(revisions, failed) == found
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({"version": "7", "status": "deployed"}, Revision(7, "deployed")),
+        ({"version": "7"}, Revision(7, "")),
+        ({"version": "9" * 5000, "status": "deployed"}, None),
+        ({"version": "-1"}, None),
+        ({"version": "0"}, None),
+        ({"version": "1", "status": "failed"}, Revision(1, "failed")),
+        ({"version": "999999999"}, Revision(999999999, "")),
+        ({"version": "1000000000"}, None),
+        ({"version": "\u0663"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_revision_is_read_from_helms_labels(
+    labels: dict[str, str] | None, found: Revision | None
+) -> None:
+    assert read_revision({"name": "sh.helm.release.v1.shop.v7", "labels": labels}) == found
+
+
+def applying(*command: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "werf", "command": list(command)}]}}
+
+
+def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
+    assert not asks_for_rollback([])
+    both: tuple[tuple[str, ...], ...] = ((), (AUTO_ROLLBACK,))
+    for plain, with_it in (
+        [applying("werf", "bundle", "apply", *flags) for flags in both],
+        [applying(*APPLY_COMMAND, *flags) for flags in both],
+        [applying(*checked_deploy_command((), flags)) for flags in both],
+    ):
+        assert not asks_for_rollback([with_it, plain])
+        assert asks_for_rollback([plain, with_it])
+        assert asks_for_rollback([with_it, plain, plain, with_it])
+    other = {"spec": {"containers": [{"name": "side", "command": ["--auto-rollback"]}]}}
+    assert not asks_for_rollback([other])
+    assert not asks_for_rollback([{}])
+    assert not asks_for_rollback([{"spec": {"containers": [{"name": "werf"}]}}])

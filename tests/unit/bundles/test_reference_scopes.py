@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from copyrator.bundles.engine.references import (
     ALL_REFERENCE_WATCHES,
-    REFERENCE_WATCHES,
     Names,
     Ref,
     WatchScope,
@@ -76,12 +75,6 @@ def test_where_only_names_are_granted_each_namespace_gets_its_first_before_any_a
     polled = find_uncovered(wanted, found)
     assert {ref.namespace for ref in polled} == {"a-crowd"}
     assert len(polled) == 500 - (ALL_REFERENCE_WATCHES - 120)
-
-
-def test_a_namespace_where_only_names_are_granted_has_no_more_than_its_share() -> None:
-    wanted = {SECRETS: {"crowd": names(500)}, CONFIGMAPS: {"crowd": {"a"}}}
-    found = decide(wanted, refused={WatchScope(SECRETS, "crowd")})
-    assert len(found) == REFERENCE_WATCHES
 
 
 def test_scopes_overlap_where_both_may_show_an_object() -> None:

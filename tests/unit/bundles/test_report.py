@@ -1,23 +1,39 @@
 """What werf leaves behind, whole or cut."""
 
+from __future__ import annotations
+
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.job_records import JOB
+from tests.steps import STEP_SECONDS, assert_quick
 
-from copyrator.api.bundle_status import MAX_LOG_TAIL
+from copyrator.api.bundle_status import MAX_LOG_TAIL, Outcome
+from copyrator.api.reasons.bundles import BundleReason
 from copyrator.bundles.jobs.outcome import (
     DeployReport,
+    Ending,
+    add_cause,
+    add_missing_permissions,
+    ending_of,
     parse_report,
     printed_digests,
 )
+from copyrator.bundles.jobs.rights import ServiceAccount
 from copyrator.bundles.jobs.werf_error import (
     IN_LOG,
+    MAX_ERROR,
+    describe_error,
     find_error,
     log_tail,
     remove_template_text,
 )
+from copyrator.bundles.plans.jobs import find_plan_error
 from hostile.mangled import TEXTS, mangled
 
 HEX = "0123456789abcdef" * 4
@@ -55,18 +71,6 @@ def test_reads_reports_as_they_are(message: str | None, expected: DeployReport |
     assert parse_report(message) == expected
 
 
-@pytest.mark.parametrize("length", range(0, len(FAILED), 7))
-def test_a_report_that_was_cut_anywhere_is_no_error(length: int) -> None:
-    parse_report(FAILED[:length])
-
-
-def test_a_long_list_of_failures_is_shortened() -> None:
-    report = parse_report(json.dumps({"status": "failed", "failedOperations": list("abcdefgh")}))
-
-    assert report is not None
-    assert report.describe() == "a, b, c, d, e and 3 more failed"
-
-
 @pytest.mark.parametrize(
     ("report", "sentence"),
     [
@@ -81,15 +85,6 @@ def test_a_long_list_of_failures_is_shortened() -> None:
 )
 def test_a_report_is_one_sentence(report: DeployReport, sentence: str) -> None:
     assert report.describe() == sentence
-
-
-@pytest.mark.parametrize(
-    ("revision", "read"), [(1, 1), (0, None), (-1, None), (2**63 - 1, 2**63 - 1), (2**63, None)]
-)
-def test_a_revision_is_a_number_that_a_status_can_hold(revision: int, read: int | None) -> None:
-    report = parse_report(json.dumps({"status": "deployed", "revision": revision}))
-
-    assert report == DeployReport("deployed", read)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +123,6 @@ def test_of_a_report_that_is_no_json_what_stands_at_its_head_is_read(operations:
 )
 def test_finds_the_digests_that_werf_printed(log: str, found: tuple[str, ...]) -> None:
     assert printed_digests(log) == found
-
-
-def test_a_log_tail_begins_at_a_line() -> None:
-    log = "".join(f"line {i:04}\n" for i in range(1000))
-
-    tail = log_tail(log)
-
-    assert len(tail) <= 2048
-    assert tail.startswith("line ")
-    assert tail.endswith("line 0999")
 
 
 @pytest.mark.parametrize(
@@ -229,3 +214,229 @@ def test_a_text_that_stands_in_the_chart_itself_is_shown() -> None:
 def test_no_text_after_a_templates_function_is_shown(text: str, words: str) -> None:
     found = remove_template_text(f"Error: {words}{text}")
     assert found == f"Error: {words}{IN_LOG}"
+
+
+# --- What a status shows of the errors that werf 2.67, 2.75 and 3.2 print
+
+
+START = 'Error: release install: failed release "shop" (namespace: "app"): '
+EXECUTED = "execute release install plan: wait for operations completion: execute operation: "
+POD = (
+    'create resource: server-side apply resource "Pod/bad": Pod "bad" is invalid: '
+    "spec.containers[0].name: Required value"
+)
+POD_SHOWN = (
+    'server-side apply resource "Pod/bad": Pod "bad" is invalid: '
+    "spec.containers[0].name: Required value"
+)
+SCHEMA_REMEDY = (
+    " (werf 3 checks this before it applies anything: correct the chart, or set "
+    'WERF_NO_RESOURCE_VALIDATION: "1" in spec.env)'
+)
+DENIED = (
+    'secrets is forbidden: User "system:serviceaccount:team:werf" cannot list resource "secrets" '
+    'in API group "" in the namespace "app"'
+)
+ERRORS = yaml.safe_load(Path(__file__).with_name("werf_errors.yaml").read_text())
+
+
+@pytest.mark.parametrize("row", ERRORS, ids=lambda row: row["case"])
+def test_the_first_cause_is_what_a_person_sees(row: dict[str, str]) -> None:
+    found = describe_error(find_error(remove_template_text(row["log"])))
+
+    assert found == row["message"]
+    assert len(found) <= MAX_ERROR
+    assert row["werf"] in ("2", "3", "all", "2.67.0", "2.75.3", "3.2.0")
+    assert row["from"] in ("measured", "source")
+
+
+IMMUTABLE = 'Job.batch "mig" is invalid: spec.template: Invalid value:'
+
+
+def test_whole_objects_are_left_out_so_that_the_fault_stays() -> None:
+    struct = 'core.PodSpec{Env:[]core.EnvVar{core.EnvVar{Value:"hunter2}\\""}}' + ", A:B{}" * 900
+    found = describe_error(f"{START}{EXECUTED}{IMMUTABLE} {struct}}}: field is immutable")
+
+    assert found == f"{IMMUTABLE} core.PodSpec{{…}}: field is immutable"
+
+
+RENDERING = 'Error: render chart: template: s/templates/a.yaml:3:4: executing "a" at '
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (
+            f"{RENDERING}<fail .Values.pw>: error calling fail: hunter2\nhunter2",
+            (
+                'render chart: template: s/templates/a.yaml:3:4: executing "a" at '
+                f"<fail .Values.pw>: error calling fail: {IN_LOG}"
+            ),
+        ),
+        (
+            (
+                "Error: render chart: values don't meet the specifications of the "
+                "schema(s) in the following chart(s):\ns:\n- at '/pw': 'hunter2' does not match\n"
+            ),
+            "render chart: values don't meet the specifications of the schema(s)" + IN_LOG,
+        ),
+        (
+            (
+                'Error: render chart: parse YAML resource #1 for "s/templates/a": '
+                "[3:1] unexpected key name\n   1 | kind: Secret\n>  3 | pw: hunter2\n       ^\n"
+            ),
+            'render chart: parse YAML resource #1 for "s/templates/a": [3:1] unexpected key name '
+            + IN_LOG,
+        ),
+        (
+            (
+                "Error: locally validate resources: validate resource schemas: "
+                "validate Thing/t (namespace=x): /spec/pw: 'hunter2' does not match pattern '^a'\n"
+            ),
+            f"validate Thing/t (namespace=x): /spec/pw: {IN_LOG}{SCHEMA_REMEDY}",
+        ),
+    ],
+)
+def test_what_is_a_charts_or_a_values_stays_withheld(log: str, message: str) -> None:
+    found = describe_error(find_error(remove_template_text(log)))
+
+    assert found == message
+    assert "hunter2" not in found
+
+
+def test_of_a_plans_log_only_the_error_and_the_causes_right_after_it_are_read() -> None:
+    diff = "  * hunter2\nError: hunter2\n  * hunter2\n┌ Create X/y\n│ + hunter2\n"
+    error = "Error: release plan install: 2 errors occurred:\n  * one\n\t* two\n"
+
+    found = find_plan_error(f"{diff}{error}hunter2\n  * hunter2\n")
+
+    assert found == error.strip()
+    assert describe_error(found) == "one; two"
+    assert find_plan_error("  * hunter2\n") == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: changes planned",
+        "Error: resource changes planned",
+        "Error: no resource changes planned, but still must install release",
+    ],
+)
+def test_that_a_plan_has_changes_is_no_error(line: str) -> None:
+    assert find_plan_error(f"x\n{line}\n") == ""
+    assert find_error(f"x\n{line}\n") == "x"
+    assert find_plan_error(f"x\n{line}?\n") == f"{line}?"
+
+
+def test_an_error_is_truncated_at_a_word_and_says_how_many_more_there_are() -> None:
+    words = " ".join(f"word{n:03}" for n in range(90))
+    error = f"Error: 3 errors occurred:\n  * x/1: {words}\n  * {words}\n  * {words}x"
+
+    found = describe_error(error, 100)
+
+    assert found == f"x/1: {words[:71]}…; and 2 more errors"
+    assert len(describe_error(f"Error: {'x' * 999}")) == MAX_ERROR
+
+
+def test_layers_go_before_words_where_there_is_too_little_space() -> None:
+    error = f'Error: some layer: another one: get "Thing/t": {"x" * 60}: no matches'
+
+    assert describe_error(error, 110) == error.removeprefix("Error: some layer: ")
+    assert describe_error(error, 90) == f'get "Thing/t": {"x" * 60}: no matches'
+    assert describe_error(error, 80) == f'get "Thing/t": {"x" * 60}: no…'
+
+
+REPORTED = Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, "create: Pod/bad failed")
+TWO = f"{START}2 errors occurred:\n  * {EXECUTED}{POD}\n  * {EXECUTED}get history: {DENIED}\n"
+WERF = ServiceAccount("team", "werf")
+
+
+def ending_by(message: str) -> Ending:
+    """The ending of a deploy whose container ended with 1 and this termination message."""
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    pod = {"status": {"containerStatuses": [{"name": "werf", "state": ended}]}}
+    return ending_of(replace(JOB, failed="BackoffLimitExceeded"), [pod])
+
+
+def test_of_a_log_that_cant_be_read_the_termination_message_is_used() -> None:
+    text = f"{START}2 errors occurred:\n  * {POD}\n  * two\n"
+    cut = text[text.index("spec.") :]
+
+    assert add_cause(ending_by(text), "").message == f"Error: {POD_SHOWN}; two"
+    assert add_cause(ending_by(cut), "").message == "…spec.containers[0].name: Required value; two"
+
+
+def test_a_missing_permission_that_isnt_the_first_cause_doesnt_hide_the_first() -> None:
+    for ending in (REPORTED, ending_by(TWO)):
+        found = add_missing_permissions(ending, TWO, WERF)
+        assert found.message == ending.message
+        assert [one.resource for one in found.missing] == ["secrets"]
+        assert POD_SHOWN in add_cause(found, TWO).message
+
+
+def test_missing_permissions_on_the_lines_of_several_causes_are_all_found() -> None:
+    log = (
+        f"{START}2 errors occurred:\n  * {DENIED}\n"
+        f"  * {DENIED.replace('secrets', 'configmaps').replace('list', 'get')}\n"
+    )
+    found = add_missing_permissions(REPORTED, log, WERF)
+
+    assert found.message == (
+        "create: Pod/bad failed: the service account team/werf cannot get configmaps in app; list "
+        "secrets in app"
+    )
+    assert add_missing_permissions(ending_by(log), log, WERF).message == (
+        "the service account team/werf cannot get configmaps in app; list secrets in app"
+    )
+
+
+def test_the_first_cause_decides_whether_the_version_failed() -> None:
+    webhook = 'failed calling webhook "w": timeout'
+
+    first = ending_by(f"Error: 2 errors occurred:\n  * {webhook}\n  * {POD}\n")
+    second = ending_by(f"Error: 2 errors occurred:\n  * {POD}\n  * rollback: {webhook}\n")
+
+    assert (first.outcome, first.reason) == (Outcome.INTERRUPTED, BundleReason.JOB_LOST)
+    assert (second.outcome, second.reason) == (Outcome.FAILED, BundleReason.DEPLOY_FAILED)
+
+
+LOGS = st.text("Er:o \n*(\"'[{}\\;%" + "aé\u2028\x1b0") | st.sampled_from(
+    [row["log"] for row in ERRORS]
+)
+
+
+@given(LOGS, st.integers(0, 3000), st.integers(400, 600))
+def test_any_part_of_any_text_gives_one_line_of_limited_length(
+    text: str, start: int, most: int
+) -> None:
+    for part in (text[start:], text[: max(len(text) - start, 0)]):
+        found = describe_error(find_error(part), most)
+        assert "\n" not in found
+        assert len(found) <= most
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid value: {" * 1000,
+        'Invalid value: "' * 1000,
+        "Invalid value: x[" * 1000,
+        "(e.g. " * 2700,
+        " '" * 8000,
+        "template: a:1:1: executing " * 600,
+        "1 error occurred: " * 900,
+        "; rollback: " * 1300,
+        "release install: " * 960,
+        "a: " * 5000,
+        "\n  * x" * 2700,
+        "2026-11-26T22:00:00 " * 800,
+        " " * 16000,
+    ],
+)
+def test_a_hostile_text_is_read_at_once(text: str) -> None:
+    def read() -> None:
+        describe_error(find_error(remove_template_text(f"Error: {text}")))
+        find_plan_error(f"Error: {text}")
+
+    assert_quick(read, STEP_SECONDS)

@@ -91,14 +91,6 @@ def test_the_status_is_on_record_before_the_effect_and_its_result_is_taken_likew
     assert due == [NOW, LATER]
 
 
-def test_without_a_status_only_the_effect_follows() -> None:
-    journal = Journal()
-    bundle, due = take(journal, Step(SHOP, effect=journal.effect("do")))
-    assert journal.done == ["do at 1"]
-    assert bundle is SHOP
-    assert due == []
-
-
 def test_a_further_effect_comes_after_all_of_a_steps_own() -> None:
     journal = Journal()
     inner = Step(SHOP, BundleStatus(ready=0), effect=journal.effect("inner"))

@@ -15,13 +15,12 @@ import pytest
 from tests.replacing import replace
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.api.conditions import ConditionStatus, FurtherCondition, Health, ReadyCondition
-from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.bundles.engine import conditions as ready_conditions
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.deciding import DeployReason
 from copyrator.bundles.engine.status import keep_ready
-from copyrator.bundles.fields import BundleDefaults, parse_status
+from copyrator.bundles.fields import BundleDefaults
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SPEC = {"registry": "r.example.com", "repo": "app", "version": "1.*"}
@@ -137,17 +136,6 @@ def before(former: ReadyCondition) -> str:
 
 @pytest.mark.parametrize("by", BYS)
 @pytest.mark.parametrize(("former", "status"), FORMERS.values(), ids=FORMERS)
-def test_ready_keeps_its_status_and_says_what_it_was(
-    former: ReadyCondition, status: str, by: str
-) -> None:
-    bundle = shop(former)
-    bundle.suspend(by)
-    assert bundle.write(IDLE) == (status, "False", "False", by, before(former))
-    assert bundle.is_observed
-
-
-@pytest.mark.parametrize("by", BYS)
-@pytest.mark.parametrize(("former", "status"), FORMERS.values(), ids=FORMERS)
 def test_what_it_was_stays_whatever_is_found_meanwhile(
     former: ReadyCondition, status: str, by: str
 ) -> None:
@@ -179,17 +167,6 @@ def test_edits_while_it_is_suspended(former: ReadyCondition, status: str, by: st
     assert bundle.write(DEPLOYED)[0] == "True"
     assert bundle.ready[-1] == DEPLOYED.message
     assert "suspension" not in bundle.status
-
-
-@pytest.mark.parametrize("by", BYS)
-def test_a_bundle_that_was_never_reconciled(by: str) -> None:
-    bundle = shop(None)
-    bundle.suspend(by)
-    ready = ("Unknown", "False", "False", by, "suspended; never reconciled")
-    for found in (IDLE, POLLING, UNREACHABLE, IDLE):
-        assert bundle.write(found) == ready
-    bundle.edit(version="2.*")
-    assert bundle.write(IDLE)[-1] == f"{ready[-1]}; edited while suspended"
 
 
 @pytest.mark.parametrize(("first", "second"), [BYS, BYS[::-1]])
@@ -273,19 +250,6 @@ def test_what_is_refused_is_refused_while_it_is_suspended_too(
     assert bundle.write(IDLE)[-1] == before(DEPLOYED)
 
 
-def test_an_edit_that_suspends_too_is_an_edit() -> None:
-    bundle = shop(DEPLOYED)
-    bundle.edit(suspend=True, project_namespace="elsewhere")
-    assert bundle.write(IDLE)[-1] == f"{before(DEPLOYED)}; edited while suspended"
-
-
-def test_an_edit_that_no_operator_saw_is_one_too() -> None:
-    bundle = shop(DEPLOYED)
-    bundle.edit(suspend=True)
-    bundle.edit(version="2.*")
-    assert bundle.write(IDLE)[-1] == f"{before(DEPLOYED)}; edited while suspended"
-
-
 def test_a_bundle_that_is_being_deleted_says_so() -> None:
     bundle = shop(DEPLOYED)
     bundle.suspend("Suspended")
@@ -334,55 +298,3 @@ def test_a_record_that_others_wrote_is_bounded_and_never_fails(
     assert found[0] == ready
     text = found[-1].removesuffix("; edited while suspended")
     assert text == (message or "suspended; before: X: " + "m" * 1024)
-
-
-def test_each_part_of_a_record_that_others_wrote_is_bounded() -> None:
-    bundle = shop(DEPLOYED)
-    bundle.suspend("AutoupdateDisabled")
-    long = {"reason": "R" * 90000, "message": "m" * 90000, "pending": "p" * 90000}
-    bundle.status["suspension"] = {"ready": "True", "generation": 1} | long
-    found = bundle.write(ready_conditions.AUTOUPDATE_DISABLED)
-    parts = f"before: {'R' * 64}: {'m' * 1024}", "p" * 256
-    assert found[-1] == "; ".join(("suspended", *parts))
-
-
-def test_a_long_message_is_cut_so_that_what_follows_is_said() -> None:
-    bundle = shop(replace(FAILED, message="x" * 4000))
-    bundle.suspend("Suspended")
-    bundle.write(IDLE)
-    bundle.edit(version="2.*")
-    text = bundle.write(IDLE)[-1]
-    assert text == f"suspended; before: DeployFailed: {'x' * 1024}; edited while suspended"
-
-
-@pytest.mark.needs("drift", "health")
-def test_other_conditions_stay_as_they_are() -> None:
-    """UpdatePending, Healthy and Drifted are built as of any Bundle."""
-    bundle = shop(DEPLOYED)
-    bundle.suspend("Suspended")
-    entry = bundle.entry()
-    status, ready = keep_ready(entry, entry.status, IDLE)
-    found = FurtherCondition(ConditionStatus.TRUE, BundleReason.AWAITING_APPROVAL, "plan 7")
-    kinds = "UpdatePending", "Drifted", "Healthy"
-    changed = {**ready.conditions, **dict.fromkeys(kinds, found)}
-    written = ready_conditions.with_conditions(status, changed, NOW).conditions
-    told = [(one.type, one.status, one.message) for one in written[3:]]
-    assert told == [(kind, "True", "plan 7") for kind in kinds]
-
-
-def test_the_record_survives_the_status_of_a_body() -> None:
-    bundle = shop(DEPLOYED)
-    bundle.suspend("Suspended")
-    bundle.write(IDLE)
-    kept = parse_status({"status": bundle.status}).suspension
-    assert (kept.ready, kept.reason, kept.generation) == ("True", "Deployed", 2)
-
-
-@pytest.mark.parametrize("wrong", [5, [], {"a": 1}])
-def test_ready_with_fields_of_wrong_types_is_kept_without_them(wrong: Any) -> None:
-    bundle = shop(DEPLOYED)
-    bundle.suspend("Suspended")
-    ready, *others = bundle.status["conditions"]
-    bundle.status["conditions"] = [ready | {"reason": wrong, "message": wrong}, *others]
-    assert bundle.write(IDLE)[0] == "True"
-    assert bundle.entry().status.suspension.reason is None

@@ -27,7 +27,6 @@ APPS = 'in API group "apps" in the namespace "app"'
 OBJECT = f'deployments.apps "d" is forbidden: {USER} delete resource "deployments" {APPS}'
 OF_3 = "Error: release uninstall:"
 FAILED_3 = 'uninstall failed for release "shop" (namespace: "app")'
-DONE_3 = 'uninstall succeeded for release "shop", but non-critical errors encountered'
 PLAN_3 = "execute release delete plan: wait for operations completion: execute operation"
 POLL_3 = 'track resource absence: poll resource "app/ConfigMap/cm"'
 HELD = (
@@ -148,28 +147,12 @@ def pod(code: int, log: str, **terminated: Any) -> dict[str, Any]:
             f"{OF_3} lock release: context deadline exceeded",
             (),
         ),
-        (
-            f"{OF_3} {DONE_3}: save report: no space\n",
-            f"{OF_3} {DONE_3}: save report: no space",
-            (),
-        ),
-        (
-            "Error: component init error: git version command failed: exit status 128.\n",
-            "Error: component init error: git version command failed: exit status 128.",
-            (),
-        ),
         # the script
-        (
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none\n",
-            "Error: werf v3.2.0 needs git to uninstall, and this image has none",
-            (),
-        ),
         (
             "Error: unknown version of werf, dev: use a released one in spec.werf.image\n",
             "Error: unknown version of werf, dev: use a released one in spec.werf.image",
             (),
         ),
-        ("sh: werf: not found\n", "sh: werf: not found", ()),
         # another account's words give nothing
         (
             f"Error: uninstall: {SECRETS.replace('team:werf', 'team:other')}\n",

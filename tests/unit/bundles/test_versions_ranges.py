@@ -39,12 +39,9 @@ def takes(version: str, tag: str, *, prerelease: bool = False) -> bool:
 @pytest.mark.parametrize(
     ("version", "tag"),
     [
-        ("1.2.3", "1.2.3"),
         ("v1.2.3", "v1.2.3"),
-        ("1.2", "1.2"),
         ("v1", "v1"),
         ("latest", "latest"),
-        ("2-stable", "2-stable"),
         ("1.2.3-rc.1", "1.2.3-rc.1"),
         ("1.2.3-1.4", "1.2.3-1.4"),
         ("1.2.3_5", "1.2.3_5"),
@@ -107,6 +104,9 @@ FORMS = [
     ("~1.2 >=1.2.5 !=1.2.7", ["1.2.5", "1.2.8"], ["1.2.4", "1.2.7", "1.3.0"]),
     ("1.x, !=1.3", ["1.2.9", "1.4.0"], ["1.3.0", "1.3.9"]),
     ("=1.2.3+ignored", ["1.2.3"], ["1.2.4"]),
+    ("1.0 - 2.0 !=1.5.0 <1.8", ["1.4.0", "V1.4.0"], ["1.5.0", "1.9.0"]),
+    ("1 || X", ["5.0.0"], []),
+    (">=X", ["5.0.0"], []),
 ]
 
 
@@ -138,6 +138,7 @@ def test_a_range_takes_what_its_users_expect(
         ("1.2.x-0", ["1.2.0-a", "1.2.5-rc.1"], ["1.3.0-a"]),
         ("^1.2.0-0", ["1.9.0-a"], ["2.0.0-a"]),
         (">=1.2 <2.0.0-0", ["1.9.0"], ["2.0.0-a", "1.9.0-a"]),
+        ("<=1.2-0", ["1.1.0"], ["1.1.0-rc.1"]),
         # Not to have it names nothing.
         (">=1.0 !=1.3.0-rc.1", ["1.3.0"], ["1.3.0-rc.2"]),
     ],
@@ -177,9 +178,7 @@ def test_a_bundle_that_asks_for_pre_releases_gets_them_but_none_of_the_excluded_
     ("version", "word"),
     [
         ("", "must be a tag"),
-        ("   ", "must be a tag"),
         (">=", "a version is missing after '>='"),
-        (">= <2", "a version is missing after '>='"),
         ("1.2 - ", "1.2 - 1.4"),
         (">=1.2 - 1.4", "1.2 - 1.4"),
         ("1.2 - >1.4", "'>' isn't a valid version"),
@@ -189,22 +188,16 @@ def test_a_bundle_that_asks_for_pre_releases_gets_them_but_none_of_the_excluded_
         ("1.2.3.4 || 2.*", "'1.2.3.4' isn't a valid version"),
         ("1.2.*.*", "isn't a valid version"),
         ("1.x.3", "a number after its wildcard"),
-        ("*.1", "a number after its wildcard"),
         ("01.2.*", "leading zero"),
         (">=1.2.3-01", "pre-release"),
-        (">=1.2.3-a..b", "pre-release"),
         ("1.2.*-rc", "only a whole version"),
         ("||", "a constraint is missing"),
-        ("1.* ||", "a constraint is missing"),
         (">=1,,<2", "a constraint is missing"),
         ("1.* | 2.*", "write '||'"),
         (">2 <1", "no version matches it"),
         ("<*", "no version matches it"),
-        (">*", "no version matches it"),
         ("1.2.3 1.2.4", "no version matches it"),
         ("team/app", "isn't a valid tag"),
-        ("-x", "isn't a valid tag"),
-        ("1.2.3\n1.2.4", "isn't a valid tag"),
         ("a" * 129, "isn't a valid tag"),
         ("1.2.*\x00", "isn't a valid tag"),
         ("\uff11.*", "isn't a valid version"),
@@ -223,16 +216,10 @@ def test_a_malformed_version_is_refused_with_a_sentence_that_says_why(
     "version",
     [
         "main-.*",
-        ".*",
-        "release-.+",
         r"1\.2\.\d+",
         "v?1.2.*",
-        "[0-9]+",
         "(main|dev)",
-        "^main",
         "1.2.3$",
-        "fix.*",
-        "a{2}",
     ],
 )
 def test_a_regular_expression_of_the_original_is_told_what_to_write_instead(version: str) -> None:
@@ -273,14 +260,6 @@ def test_keys_order_as_the_specification_does(one: str, other: str) -> None:
     expected = semver.Version.parse(one).compare(other)
 
     assert (key(one) > key(other)) - (key(one) < key(other)) == expected
-
-
-@given(st.lists(versions(), max_size=12))
-def test_the_order_is_total(found: list[str]) -> None:
-    ordered = sorted(found, key=key)
-
-    for i, one in enumerate(ordered):
-        assert all(semver.Version.parse(one).compare(later) <= 0 for later in ordered[i:])
 
 
 @given(st.one_of(st.text(max_size=300), st.text(alphabet="0123.xX*v<>=!~^|,- +_rc", max_size=30)))
@@ -346,33 +325,6 @@ def test_a_range_takes_what_its_constraints_take_one_by_one(
     assert (found.fit(key(tag), prerelease=True) is Fit.IN_RANGE) is expected
     if not is_prerelease(key(tag)):
         assert (found.fit(key(tag)) is Fit.IN_RANGE) is expected
-
-
-def test_a_capital_v_is_left_out_as_a_small_one_is() -> None:
-    assert read_semver("V1.2.3") == read_semver("v1.2.3") == read_semver("1.2.3")
-
-
-@pytest.mark.parametrize(
-    ("version", "tag", "fits"),
-    [
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.4.0", True),
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.5.0", False),
-        ("1.0 - 2.0 !=1.5.0 <1.8", "1.9.0", False),
-    ],
-)
-def test_constraints_may_follow_a_range_with_a_hyphen(version: str, tag: str, fits: bool) -> None:
-    assert takes(version, tag) is fits
-
-
-def test_an_upper_bound_that_ends_in_0_admits_no_prereleases_by_itself() -> None:
-    assert not takes("<=1.2-0", "1.1.0-rc.1")
-    assert not takes("<1.2-0", "1.1.0-rc.1")
-    assert takes(">=1.0-0", "1.1.0-rc.1")
-
-
-def test_a_capital_x_is_a_wildcard_wherever_a_version_may_be() -> None:
-    assert takes("1 || X", "5.0.0")
-    assert takes(">=X", "5.0.0")
 
 
 def test_exceptions_count_as_alternatives_do() -> None:

@@ -1,4 +1,4 @@
-"""Reading certificates out of objects: which are found, and what is passed over."""
+"""Certificates in objects: which are found, what is passed over, and the metric of their ends."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 from tests.builders.encoding import b64
 from tests.steps import STEP_SECONDS, assert_quick
 
+from copyrator.api.keys import RuleKey
+from copyrator.copies.certificates.expiry import CERTIFICATE_RULES, CertificateGauge
 from copyrator.copies.certificates.reading import (
     CERTIFICATE_BYTES,
     CERTIFICATE_KEYS,
     CERTIFICATES_READ,
     certificates_in,
 )
+from copyrator.metrics import Metrics
 from localcluster.signing import PRIVATE, self_signed
+
+# --- Reading certificates out of objects: which are found, and what is passed over ----------------
+
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -86,16 +92,6 @@ def test_what_cannot_be_read_hides_nothing_after_it():
     encoded = {"i": 7, "j": "x", "k": "é" * 300, "l": b64("x" * 300), "m": b64(A)}
     assert found({"data": encoded}, "Secret") == [("a", "m", 10)]
     assert found({"data": "x", "binaryData": {"m": b64(A)}}) == [("a", "m", 10)]
-
-
-def test_certificates_that_end_together_are_all_found():
-    p, q = certificate("p"), certificate("q")
-    assert sorted(name for name, _, _ in found({"data": {"k": q + p}})) == ["p", "q"]
-
-
-def test_long_names_of_sources_and_keys_are_cut():
-    (one,) = certificates_in("ConfigMap", {"data": {"k" * 999: A}}, "s" * 999)
-    assert (one.source, one.key) == ("s" * 512, "k" * 512)
 
 
 def test_only_the_five_that_end_first_are_kept_of_all_keys():
@@ -178,14 +174,6 @@ def test_of_several_keys_so_many_bytes_are_read():
         assert [name for name, _, _ in found({"data": {"k": first, "l": B}})] == names
 
 
-def test_a_common_name_that_is_no_text_is_left_out():
-    der = x509.load_pem_x509_certificate(A.encode()).public_bytes(serialization.Encoding.DER)
-    broken = der.replace(b"\x0c\x01a", b"\x0c\x01\xff")
-    assert broken != der
-    text = f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(broken).decode()}\n"
-    assert found({"data": {"k": f"{text}-----END CERTIFICATE-----"}}) == [("", "k", 10)]
-
-
 @cache
 def worst() -> dict[str, dict[str, str]]:
     """Objects as large as the API server accepts, made to cost much."""
@@ -258,3 +246,40 @@ def test_broken_bytes_never_raise(noise: bytes, at: int, byte: int):
         for name, key, _ in found({"data": {"k": block}}):
             assert key == "k"
             assert name.isprintable()
+
+
+# --- The metric of certificates: of a limited number of rules -------------------------------------
+
+
+def end(days: int) -> float:
+    return (NOW + timedelta(days=days)).timestamp()
+
+
+def shown(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.labels["rule"]: sample.value
+        for family in metrics.certificate_expiry_timestamp_seconds.collect()
+        for sample in family.samples
+    }
+
+
+def test_the_rules_whose_certificates_end_first_are_shown():
+    metrics = Metrics()
+    noted = CertificateGauge(metrics)
+    for number in range(CERTIFICATE_RULES + 5):
+        noted.note(RuleKey("home", f"r{number}"), end(500 - number))
+    expected = {f"home/r{number}": end(500 - number) for number in range(5, CERTIFICATE_RULES + 5)}
+    assert shown(metrics) == expected
+    last = RuleKey("home", f"r{CERTIFICATE_RULES + 4}")
+    noted.forget(last)
+    noted.forget(RuleKey("home", "r50"))
+    assert shown(metrics).keys() - expected.keys() == {"home/r4", "home/r3"}
+    assert expected.keys() - shown(metrics).keys() == {"home/r50", f"{last.namespace}/{last.name}"}
+
+
+def test_a_renewed_certificate_changes_its_rules_end():
+    metrics = Metrics()
+    noted = CertificateGauge(metrics)
+    for days in (3, 90):
+        noted.note(RuleKey("home", "r"), end(days))
+        assert shown(metrics) == {"home/r": end(days)}

@@ -1,22 +1,28 @@
-from types import SimpleNamespace
+"""Content, metadata and transforms of copies."""
 
 import pytest
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule_spec import KeyTransform, Transform
+from copyrator.api.rule_spec import KeyTransform, LabelTransform, MetadataTransform, Transform
 from copyrator.api.selectors import Globs
 from copyrator.copies.seal.sealing import Sealer
-from copyrator.copies.sources.bindings import CopyRequest, DesiredCopy
 from copyrator.copies.targets.content import (
+    TransformError,
     carry_on,
+    copied_annotations,
     copied_content,
+    copied_labels,
     new_object,
     rendered_content,
+    transform_data,
+    transform_type,
 )
-from copyrator.copies.targets.namespaces import Namespace
 from copyrator.copies.targets.ownership import Shapes
-from copyrator.copies.targets.records import CopyRecord, Extras
+from copyrator.copies.targets.records import Extras
+
+# --- What a copy holds, and what holds it ---------------------------------------------------------
+
 
 SEALER = Sealer(b"k" * 32)
 NO_TRANSFORM = Transform()
@@ -98,11 +104,6 @@ def test_every_change_that_is_copied_changes_the_digest(change):
 )
 def test_no_other_change_does(change):
     assert content({**SECRET, **change}).digest == content().digest
-
-
-def test_a_transform_is_applied():
-    transform = Transform(keys=KeyTransform(include=Globs(("a",)), rename={"a": "z"}))
-    assert content(transform=transform).payload["data"] == {"z": "YQ=="}
 
 
 def test_a_service_accounts_tokens_stay_at_home():
@@ -203,28 +204,6 @@ def test_a_copy_of_another_kind_may_have_more_fields():
     assert not content({**SECRET, "spec": {"x": 1}}).is_undisturbed(shape(fields(**{"f:y": {}})))
 
 
-def record(digest, fields):
-    return CopyRecord(
-        uid="u",
-        resource_version="1",
-        owner="default/rule",
-        digest=digest,
-        shape=shape(fields),
-    )
-
-
-def test_a_copy_is_right_with_our_digest_and_undisturbed():
-    wanted = content()
-    binding = SimpleNamespace(undisturbed=lambda _namespace, found: wanted.is_undisturbed(found))
-
-    def is_right(found):
-        return CopyRequest(binding, DesiredCopy("x", wanted), Namespace("a")).is_right(found)
-
-    assert is_right(record(wanted.digest, written()))
-    assert not is_right(record(bytes(len(wanted.digest)), written()))
-    assert not is_right(record(wanted.digest, written(data=("a",))))
-
-
 BARE = {
     "apiVersion": "v1",
     "kind": "Secret",
@@ -262,10 +241,6 @@ def test_a_secret_holds_a_content_when_it_has_all_of_it_and_no_more(change, held
     assert content().is_held_by(BARE | change) is held
 
 
-def test_an_empty_field_is_as_none():
-    assert content({**SECRET, "binaryData": {}}).is_held_by(BARE)
-
-
 @pytest.mark.parametrize(
     ("wanted", "found", "held"),
     [
@@ -289,3 +264,146 @@ def test_an_object_of_another_kind_may_have_more_in_its_maps_and_not_in_its_list
 ):
     thing = content({**SECRET, "kind": "Thing", "data": None, "type": None, "spec": wanted})
     assert thing.is_held_by({"metadata": BARE["metadata"], "spec": found}) is held
+
+
+# --- Labels and annotations -----------------------------------------------------------------------
+
+
+def test_labels_are_removed_by_globs_and_added():
+    transform = Transform(
+        labels=LabelTransform(add={"new": "1"}, remove=Globs(("old-*", "gone"))),
+        annotations=MetadataTransform(add={"note": "n"}, remove=Globs(("an*",))),
+    )
+    labels = copied_labels({"old-a": "", "gone": "", "stays": "yes"}, transform)
+    assert labels == {"stays": "yes", "new": "1", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    annotations = copied_annotations({"any": "x"}, transform, rule="a/b", origin=None)
+    assert annotations == {"note": "n", names.ANN_RULE: "a/b"}
+
+
+def test_too_many_labels_for_so_many_patterns_are_refused():
+    labels = {f"{'key' * 60}-{number}": "x" for number in range(4_000)}
+    patterns = tuple(f"*{number:04}-of-many-patterns-with-some-length" for number in range(1_000))
+    remove = MetadataTransform(remove=Globs(patterns))
+    with pytest.raises(TransformError, match="too many for so many patterns"):
+        copied_labels(labels, Transform(labels=LabelTransform(remove=Globs(patterns))))
+    with pytest.raises(TransformError, match="too many for so many patterns"):
+        copied_annotations(labels, Transform(annotations=remove), rule="a/b", origin=None)
+
+
+# --- What a transform makes of the content --------------------------------------------------------
+
+
+CONTENT = {"data": {"a.crt": "1", "a.key": "2", "b": "3"}, "binaryData": {"c": "4"}, "type": "T"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "data", "binary"),
+    [
+        (KeyTransform(), {"a.crt": "1", "a.key": "2", "b": "3"}, {"c": "4"}),
+        (KeyTransform(include=Globs(("a.*",))), {"a.crt": "1", "a.key": "2"}, {}),
+        (KeyTransform(exclude=Globs(("*.key",))), {"a.crt": "1", "b": "3"}, {"c": "4"}),
+        (
+            KeyTransform(include=Globs(("a.*", "c")), exclude=Globs(("a.key",))),
+            {"a.crt": "1"},
+            {"c": "4"},
+        ),
+        (KeyTransform(rename={"b": "bee"}), {"a.crt": "1", "a.key": "2", "bee": "3"}, {"c": "4"}),
+        (
+            KeyTransform(rename={"b": "c", "c": "b"}),
+            {"a.crt": "1", "a.key": "2", "c": "3"},
+            {"b": "4"},
+        ),
+        (KeyTransform(rename={"missing": "x"}), CONTENT["data"], CONTENT["binaryData"]),
+    ],
+)
+def test_keys_are_chosen_and_renamed(keys, data, binary):
+    assert transform_data(CONTENT, keys) == {"data": data, "binaryData": binary, "type": "T"}
+
+
+@pytest.mark.parametrize("rename", [{"b": "a.crt"}, {"b": "c"}])
+def test_a_collision_is_an_error_that_names_the_keys(rename):
+    with pytest.raises(TransformError) as error:
+        transform_data(CONTENT, KeyTransform(rename=rename))
+    name = rename["b"]
+    first, second = ("a.crt", "b") if name == "a.crt" else ("b", "c")
+    assert str(error.value) == (
+        f"the keys {first!r} and {second!r} would both be named {name!r}; leave one out in "
+        "spec.transform.keys or rename it"
+    )
+
+
+def test_the_source_is_left_as_it_is():
+    before = repr(CONTENT)
+    transform_data(CONTENT, KeyTransform(include=Globs(("b",)), rename={"b": "z"}))
+    assert repr(CONTENT) == before
+
+
+def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_not():
+    many = {"data": {f"{'key' * 60}-{number}": "x" for number in range(4_000)}}
+    patterns = tuple(
+        f"*{number:04}-of-many-patterns-with-some-length-to-it" for number in range(1_000)
+    )
+    for keys in (KeyTransform(exclude=Globs(patterns)), KeyTransform(include=Globs(patterns))):
+        with pytest.raises(
+            TransformError,
+            match=r"4000 keys, too many .* in spec.transform; use fewer or shorter patterns$",
+        ):
+            transform_data(many, keys)
+    transform_data(many, KeyTransform(exclude=Globs(patterns[:2])))
+    transform_data(CONTENT, KeyTransform(exclude=Globs(patterns)))
+
+
+def typed(type_: str | None, keys: tuple[str, ...], transform: Transform):
+    content = {"data": dict.fromkeys(keys, "eA=="), **({"type": type_} if type_ else {})}
+    return transform_type(content, "Secret", transform)
+
+
+SOME_KEYS = Transform(keys=KeyTransform(include=Globs(("ca.crt",))))
+OPAQUE = Transform(keys=SOME_KEYS.keys, type="Opaque")
+REQUIRED = [
+    ("kubernetes.io/tls", ("ca.crt",), "tls.crt and tls.key"),
+    ("kubernetes.io/tls", ("ca.crt", "tls.crt"), "tls.key"),
+    ("kubernetes.io/tls", ("tls.key",), "tls.crt"),
+    ("kubernetes.io/tls", (), "tls.crt and tls.key"),
+    ("kubernetes.io/dockerconfigjson", ("ca.crt",), ".dockerconfigjson"),
+    ("kubernetes.io/dockercfg", ("ca.crt",), ".dockercfg"),
+    ("kubernetes.io/ssh-auth", ("known_hosts",), "ssh-privatekey"),
+    ("kubernetes.io/basic-auth", ("ca.crt",), "username or password"),
+]
+
+
+@pytest.mark.parametrize(("type_", "keys", "missing"), REQUIRED)
+def test_keys_that_the_type_requires_and_are_not_copied_are_named_with_the_remedy(
+    type_, keys, missing
+):
+    with pytest.raises(TransformError) as caught:
+        typed(type_, keys, SOME_KEYS)
+    assert str(caught.value) == (
+        f"a Secret of the type {type_} must have {missing}; set spec.transform.type: Opaque, or "
+        "copy the keys, too"
+    )
+    assert typed(type_, keys, OPAQUE)["type"] == "Opaque"
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys"),
+    [
+        ("kubernetes.io/tls", ("tls.crt", "tls.key")),
+        ("kubernetes.io/tls", ("tls.crt", "tls.key", "ca.crt")),
+        ("kubernetes.io/dockerconfigjson", (".dockerconfigjson",)),
+        ("kubernetes.io/basic-auth", ("password",)),
+        ("kubernetes.io/basic-auth", ("username",)),
+        ("Opaque", ("ca.crt",)),
+        ("example.com/own", ()),
+        (None, ("ca.crt",)),
+    ],
+)
+def test_a_type_whose_keys_are_copied_stays(type_, keys):
+    assert typed(type_, keys, SOME_KEYS).get("type") == type_
+
+
+def test_a_type_that_the_copy_is_to_have_requires_its_keys_too():
+    tls = Transform(type="kubernetes.io/tls")
+    assert typed("Opaque", ("tls.crt", "tls.key"), tls)["type"] == "kubernetes.io/tls"
+    with pytest.raises(TransformError, match=r"must have tls\.key;"):
+        typed("Opaque", ("tls.crt",), tls)

@@ -1,4 +1,4 @@
-"""When a copy that others change back is written again, by a clock of the test's own."""
+"""Others who keep changing a copy back."""
 
 import pytest
 from tests.clock import Clock
@@ -9,7 +9,12 @@ from copyrator.api.rule_spec import Transform
 from copyrator.copies.seal.sealing import Sealer
 from copyrator.copies.targets import fights as module
 from copyrator.copies.targets.content import copied_content, rendered_content
-from copyrator.copies.targets.fights import FightTracker, describe_change
+from copyrator.copies.targets.fights import CopyDriftTracker, FightTracker, describe_change
+from copyrator.copies.targets.kinds import LONGEST_STEP, ROUND_RATE, Round
+from copyrator.copies.timing import DEFAULT_TIMING
+
+# --- When a copy that others change back is written again, by a clock of the test's own -----------
+
 
 KEY = CopyKey("configmaps", "team", "app")
 OTHER = CopyKey("configmaps", "other", "app")
@@ -49,12 +54,6 @@ def test_never_more_than_twelve_requests_in_ten_minutes(fights, clock, react, re
     times = fought(fights, clock, 3_600, requests=requests, react=react)
     for begin in times:
         assert sum(begin <= when < begin + 600 for when in times) <= 12
-
-
-def test_a_create_that_was_refused_before_is_one_of_the_twelve(fights, clock):
-    fights.count(KEY, 1, foreign=False, complete=False)
-    times = [0.0, *fought(fights, clock, 599, requests=2)]
-    assert len(times) <= 12
 
 
 def test_the_write_that_created_a_copy_is_one_of_the_twelve(fights, clock):
@@ -107,25 +106,6 @@ def test_ten_minutes_without_a_change_by_others_end_it_and_it_begins_anew(fights
     assert fought(fights, clock, 5) == [0, 0, 0, 1, 3]
 
 
-def test_a_change_within_the_ten_minutes_goes_on_where_it_was(fights, clock):
-    fought(fights, clock, 60)
-    clock.now += 590
-    fights.change(KEY)
-    assert fights.remaining(KEY) == 600
-    assert fights.wait(KEY) == 0
-    fights.count(KEY, 1, foreign=True)
-    assert fights.wait(KEY) > 60
-
-
-def test_a_change_that_no_event_has_shown_keeps_the_fight_and_is_reported(fights, clock):
-    for _ in range(3):
-        fights.count(KEY, 1, foreign=True)
-    for _ in range(3):
-        clock.now += 500
-        fights.count(KEY, 1, foreign=True)
-        assert (fights.remaining(KEY), len(fights)) == (600, 1)
-
-
 def test_a_deletion_by_others_keeps_the_fight(fights, clock):
     fought(fights, clock, 60)
     clock.now += 500
@@ -151,24 +131,6 @@ def test_a_fight_ends_ten_minutes_after_the_last_change_not_after_the_write(figh
     assert fights.remaining(KEY) == 595
 
 
-def test_what_was_written_a_minute_ago_doesnt_begin_a_fight(fights, clock):
-    fights.count(KEY, 2, foreign=True)
-    clock.now += 60
-    waits = []
-    for _ in range(3):
-        fights.count(KEY, 1, foreign=True)
-        waits.append(fights.wait(KEY))
-    assert waits == [0, 0, 1]
-
-
-def test_a_copy_that_isnt_wanted_any_more_begins_anew(fights):
-    for _ in range(2):
-        fights.count(KEY, 1, foreign=True)
-    fights.end(KEY)
-    fights.count(KEY, 1, foreign=True)
-    assert fights.get(KEY) is None
-
-
 def test_the_second_write_is_repeated_and_the_third_is_the_next_of_a_fight(fights, clock):
     found = []
     for _ in range(3):
@@ -179,13 +141,6 @@ def test_the_second_write_is_repeated_and_the_third_is_the_next_of_a_fight(fight
     assert fights.is_repeated(KEY)
     assert fights.is_next(KEY)
     assert not fights.is_repeated(OTHER)
-
-
-def test_a_copy_that_was_created_after_the_first_write_leaves_the_writes_in_order(fights, clock):
-    for _ in range(3):
-        fights.count(KEY, 1, foreign=True, age=5)
-        clock.now += 10
-    assert fights.get(KEY).requests == (1_000, 1_000, 1_010, 1_020)
 
 
 def test_the_fight_of_one_copy_delays_no_other(fights, clock):
@@ -201,6 +156,14 @@ def test_an_attempt_that_isnt_complete_counts_only_its_requests(fights, clock):
     assert fights.get(KEY) is None
     fights.count(KEY, 1, foreign=True)
     assert fights.wait(KEY) == 8
+
+
+def test_a_copy_that_isnt_wanted_any_more_begins_anew(fights):
+    for _ in range(2):
+        fights.count(KEY, 1, foreign=True)
+    fights.end(KEY)
+    fights.count(KEY, 1, foreign=True)
+    assert fights.get(KEY) is None
 
 
 def test_three_changes_are_reported_when_a_fourth_follows(fights):
@@ -233,16 +196,6 @@ def test_nothing_is_kept_of_what_is_over(fights, clock):
     clock.now += 600
     fights.forget_old()
     assert not fights._fights
-
-
-def test_what_isnt_over_is_kept(fights, clock):
-    for _ in range(2):
-        fights.count(KEY, 1, foreign=True)
-    fights.lose(KEY)
-    clock.now += 59
-    fights.forget_old()
-    assert fights.is_lost(KEY)
-    assert fights.is_next(KEY)
 
 
 def test_of_too_many_deleted_copies_the_one_that_was_deleted_longest_ago_is_forgotten(
@@ -337,14 +290,6 @@ CHANGES = [
         [ours(**DATA), managed("tool", 5, **{"f:metadata": {"f:labels": {"f:tool": {}}}})],
         "another client with the field manager copyrator changes it",
     ),
-    (
-        "a label of the copy",
-        configmap(),
-        [
-            managed("tool", 5, **{"f:metadata": {"f:labels": {"f:app": {}}}}),
-        ],
-        "tool changes metadata.labels.app",
-    ),
     ("a key is removed", configmap(), [ours()], "another client removes data.key"),
     (
         "a key is removed by one who has other fields",
@@ -358,31 +303,7 @@ CHANGES = [
         [ours(), managed("gizmos", 5, **{"f:spec": {"f:size": {}, "f:parts": {}}}), STATUS],
         "gizmos changes spec.parts and 1 more",
     ),
-    (
-        "what others own beside us doesn't count",
-        gizmo(),
-        [ours(**{"f:spec": {"f:size": {}}}), managed("gizmos", 5, **{"f:other": {"f:x": {}}})],
-        "another client with the field manager copyrator changes it",
-    ),
     ("under our own name", configmap(), [ours(**DATA)], "the field manager copyrator changes it"),
-    (
-        "under our own name, in two entries",
-        configmap(),
-        [ours(), managed(names.FIELD_MANAGER, 2, **DATA)],
-        "the field manager copyrator changes it",
-    ),
-    (
-        "a field beside the data",
-        configmap(),
-        [ours(**DATA), managed("tool", 5, **{"f:immutable": {}})],
-        "tool changes immutable",
-    ),
-    (
-        "an empty map of data is no change",
-        configmap(),
-        [ours(**DATA), managed("tool", 5, **{"f:data": {".": {}}, "f:binaryData": {".": {}}})],
-        "another client with the field manager copyrator changes it",
-    ),
     (
         "items that others add to a list don't count",
         gizmo(),
@@ -430,3 +351,93 @@ def test_long_names_are_cut_and_have_no_control_characters():
 def test_a_field_managers_name_is_shown_on_one_line(manager, shown):
     text = describe_change(configmap(), {"managedFields": [ours(), managed(manager, 5, **DATA)]})
     assert text == f"the field manager {shown} changes data.key"
+
+
+# --- When a copy is read whole, by a clock of the test's own --------------------------------------
+
+
+DRIFTING = CopyKey("secrets", "team", "app")
+
+
+def test_a_copy_is_read_at_once_and_then_not_before_ten_seconds_are_over(clock):
+    drift = CopyDriftTracker(clock)
+    assert drift.wait(DRIFTING) is None
+    drift.suspect(DRIFTING, "5")
+    assert drift.wait(DRIFTING) == 0
+    drift.reading(DRIFTING)
+    assert drift.wait(DRIFTING) is None
+    clock.now += 4
+    drift.suspect(DRIFTING, "6")
+    assert drift.wait(DRIFTING) == DEFAULT_TIMING.reread - 4
+    clock.now += 6
+    assert drift.wait(DRIFTING) == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "written", "suspected"),
+    [
+        ("5", "5", False),
+        ("5", "6", False),
+        ("10", "9", True),
+        ("a", "b", False),
+        ("5", "b", False),
+        ("a", "6", False),
+        (None, "1", False),
+    ],
+)
+def test_what_came_before_our_own_write_needs_no_look(clock, seen, written, suspected):
+    drift = CopyDriftTracker(clock)
+    drift.suspect(DRIFTING, seen)
+    drift.wrote(DRIFTING, written)
+    assert (drift.wait(DRIFTING) is not None) == suspected
+
+
+def walked(clock, copies, seconds, step=10.0):
+    """What a round reads, and the most at one time."""
+    round_ = Round(clock, lambda: copies, chance=lambda: 0.5)
+    clock.now += DEFAULT_TIMING.round_rest
+    found, most = [], 0
+    for _ in range(int(seconds / step)):
+        clock.now += step
+        due = round_.due()
+        most = max(most, len(due))
+        found += due
+    return found, most
+
+
+def test_a_copy_that_was_never_read_is_read_at_once_also_when_the_clock_has_just_begun(clock):
+    drift = CopyDriftTracker(clock)
+    clock.now = 0.0
+    drift.wrote(DRIFTING, "4")
+    drift.suspect(DRIFTING, "5")
+    assert drift.wait(DRIFTING) == 0
+
+
+def test_every_copy_is_read_once_in_a_day_and_evenly(clock):
+    names = [(f"team-{number}", "app") for number in range(1_000)]
+    copies = {"secrets": names[:600], "configmaps": names[600:], "roles": []}
+    found, most = walked(clock, copies, DEFAULT_TIMING.round)
+    assert most == 1
+    assert 990 <= len(found) <= 1_000
+    assert len(set(found)) == len(found)
+
+
+def test_nothing_is_read_in_the_first_hour_nor_in_a_burst_after_a_pause(clock):
+    copies = {"secrets": [(f"team-{number}", "app") for number in range(100_000)]}
+    round_ = Round(clock, lambda: copies)
+    clock.now += DEFAULT_TIMING.round_rest
+    assert round_.due() == []
+    clock.now += DEFAULT_TIMING.round
+    assert len(round_.due()) <= ROUND_RATE * LONGEST_STEP
+
+
+def test_what_was_read_long_ago_is_forgotten(clock):
+    drift = CopyDriftTracker(clock)
+    drift.reading(DRIFTING)
+    drift.suspect(DRIFTING, "5")
+    clock.now += DEFAULT_TIMING.reread - 1
+    drift.forget_old()
+    assert drift.wait(DRIFTING) == 1
+    clock.now += 2
+    drift.forget_old()
+    assert not drift._read

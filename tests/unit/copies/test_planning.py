@@ -1,5 +1,7 @@
-"""The one decision about a target: a table of cases, and properties over all of them."""
+"""Which writes a reconciliation plans."""
 
+import asyncio
+import gc
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,17 +11,26 @@ from tests.long import LONG
 from tests.replacing import replace
 
 from copyrator.api import names
-from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy, Targets
+from copyrator.api.selectors import Globs, LabelSelector
+from copyrator.copies.targets.namespaces import Namespace, Namespaces
 from copyrator.copies.targets.planning import (
     Action,
     Cause,
     CopyDecision,
     OwnerState,
     TargetState,
+    Unconfirmed,
     Unmanaged,
+    judge_edit,
     plan_copy,
 )
 from copyrator.copies.targets.records import Extras
+from copyrator.workqueue.fairness import TimeSlice
+
+# --- The one decision about a target: a table of cases, and properties over all of them -----------
+
 
 MANY = 5 * settings.default.max_examples if LONG else 100
 
@@ -276,14 +287,6 @@ def holder(now: TargetState) -> Request | None:
     return heir if now.satisfied != heir.terms else None
 
 
-@settings(max_examples=MANY)
-@given(
-    st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
-)
-def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
-    assert_desired(now, carried_out(now, plan_copy(now)))
-
-
 def assert_desired(now: TargetState, after: TargetState) -> None:
     winner = holder(now)
     if winner is None or winner.paused or winner.broken or winner.pending:
@@ -310,48 +313,172 @@ def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
 
 @settings(max_examples=MANY)
 @given(situations.filter(consistent))
-def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
+def test_nobody_elses_object_and_nothing_that_is_held_or_wanted_is_touched(now):
     done = plan_copy(now)
+    owner = now.existing.owner if now.existing else ""
+    is_wanted = any(request.owner == owner for request in now.requests)
+    if not now.open:
+        assert done.act is Action.NOTHING
+    if done.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
+        assert not done.winner.paused
+    # An object that isn't ours is touched only when the rule says so.
     if done.act is Action.ADOPT:
         assert now.unmanaged is not None
         assert done.winner.on_conflict is ConflictPolicy.OVERWRITE or done.winner.adopting
     if done.act in (Action.DELETE, Action.RELEASE, Action.REPLACE):
-        assert now.existing is not None
-        assert now.existing.owner
+        assert owner
     if done.act is Action.RESEAL:
         assert now.existing.marks == done.winner.owner
-
-
-@settings(max_examples=MANY)
-@given(situations.filter(consistent))
-def test_what_a_rule_holds_no_other_rule_takes(now):
-    done = plan_copy(now)
-    owner = now.existing.owner if now.existing else ""
-    if owner and any(request.owner == owner for request in now.requests) and done.winner:
+    # What a rule holds no other rule takes.
+    if owner and is_wanted and done.winner:
         assert done.winner.owner == owner
-    if (
-        owner
-        and now.owner_state is OwnerState.KEEPS
-        and all(request.owner != owner for request in now.requests)
-    ):
+    if owner and now.owner_state is OwnerState.KEEPS and not is_wanted:
         assert done.act is Action.NOTHING
-
-
-@settings(max_examples=MANY)
-@given(situations.filter(consistent))
-def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
-    done = plan_copy(now)
-    if done.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
-        assert now.open
-        assert not done.winner.paused
-    if not now.open:
-        assert done.act is Action.NOTHING
-
-
-@settings(max_examples=MANY)
-@given(situations.filter(consistent))
-def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
-    done = plan_copy(now)
+    # Nothing is deleted that is wanted or that its rule didn't condemn.
     if done.act in (Action.DELETE, Action.RELEASE):
         assert now.owner_state is OwnerState.CONDEMNED
-        assert all(request.owner != now.existing.owner for request in now.requests)
+        assert not is_wanted
+
+
+# --- spec.maxDelete: which deletions of an edited rule need a confirmation ------------------------
+
+
+def keys(count: int, name: str = "app") -> frozenset[CopyKey]:
+    return frozenset(CopyKey("secrets", f"team-{number}", name) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "had", "max_delete", "needs"),
+    [
+        (20, 20, 50, False),
+        (21, 21, 50, True),
+        (21, 42, 50, False),
+        (21, 41, 50, True),
+        (50, 100, 50, False),
+        (51, 100, 50, True),
+        (100, 100, 99, True),
+        (100, 100, 100, False),
+        (101, 100, 100, False),
+        (21, 10_000, 0, True),
+        (20, 10_000, 0, False),
+        (0, 0, 0, False),
+    ],
+)
+def test_more_than_the_share_and_more_than_20(deleted, had, max_delete, needs) -> None:
+    found = judge_edit(4, keys(deleted), had, max_delete)
+    assert found == (Unconfirmed(4, keys(deleted), had) if needs else None)
+
+
+RENAMED = Unconfirmed(4, keys(30), 30)
+OF_BEFORE = Unconfirmed(4, None, 30)
+"""As it is known after a restart."""
+
+
+@pytest.mark.parametrize(
+    ("deleted", "had", "max_delete", "earlier", "told"),
+    [
+        # Copies made meanwhile don't make the deletion smaller; the next edit changes other things.
+        (keys(30), 60, 50, None, None),
+        (keys(30), 60, 50, RENAMED, 30),
+        # An edit that is taken back deletes what it made.
+        (keys(30, "new"), 60, 50, RENAMED, None),
+        # One that deletes fewer is judged by those.
+        (keys(20), 40, 50, Unconfirmed(4, keys(30), 40), None),
+        (keys(21), 60, 50, Unconfirmed(4, keys(30), 40), 40),
+        # After a restart the same copies are assumed.
+        (keys(30, "new"), 60, 50, OF_BEFORE, 30),
+        (keys(15), 60, 50, OF_BEFORE, None),
+        # A raised share lets it through.
+        (keys(30), 30, 100, RENAMED, None),
+    ],
+)
+def test_an_edit_after_one_that_is_unconfirmed(deleted, had, max_delete, earlier, told) -> None:
+    expected = None if told is None else Unconfirmed(5, deleted, told)
+    assert judge_edit(5, deleted, had, max_delete, earlier) == expected
+
+
+# --- Which namespaces are a rule's targets --------------------------------------------------------
+
+
+def body(name, **metadata):
+    return {"metadata": {"name": name, "uid": "u", "resourceVersion": "1", **metadata}}
+
+
+def known(*found):
+    namespaces = Namespaces()
+    for namespace in found:
+        namespaces.put(Namespace.from_metadata(namespace))
+    return namespaces
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_target"),
+    [
+        ({}, True),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
+        ({"labels": {"copyrator.flant.com/ignore": "true"}}, False),
+        ({"labels": {"copyrator.flant.com/ignore": "false"}}, True),
+    ],
+)
+def test_terminating_and_opted_out_namespaces_are_no_targets(metadata, is_target):
+    assert Namespace.from_metadata(body("x", **metadata)).is_target is is_target
+
+
+def test_kubectls_annotations_are_not_held():
+    namespace = Namespace.from_metadata(
+        body("x", annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"})
+    )
+    assert namespace.annotations == {"a": "b"}
+
+
+def settled(targets):
+    asyncio.run(targets.settle(TimeSlice()))
+    return targets
+
+
+TARGETS = Targets(
+    namespaces=Globs(("team-*",)),
+    exclude=Globs(("team-x",)),
+    selector=LabelSelector.from_labels({"tier": "front"}),
+)
+
+
+def test_a_target_set_follows_the_namespaces():
+    namespaces = known(body("team-a", labels={"tier": "front"}), body("team-b"), body("other"))
+    targets = settled(namespaces.targets(TARGETS))
+    assert list(targets) == ["team-a"]
+    namespaces.put(Namespace.from_metadata(body("team-b", labels={"tier": "front"})))
+    settled(targets)
+    assert set(targets) == {"team-a", "team-b"}
+    namespaces.put(Namespace.from_metadata(body("team-x", labels={"tier": "front"})))
+    assert "team-x" not in targets
+    namespaces.put(
+        Namespace.from_metadata(body("team-a", labels={"tier": "front"}, deletionTimestamp="x"))
+    )
+    assert set(settled(targets)) == {"team-b"}
+    namespaces.drop("team-b")
+    assert len(targets) == 0
+
+
+def test_a_namespace_is_judged_when_it_is_asked_about_and_counted_when_all_are():
+    namespaces = known(body("team-a", labels={"tier": "front"}), body("team-b"))
+    targets = namespaces.targets(TARGETS)
+    assert not targets.settled
+    assert len(targets) == 0
+    assert "team-a" in targets
+    assert "team-b" not in targets
+    assert "nowhere" not in targets
+    assert targets.settled
+    namespaces.put(Namespace.from_metadata(body("team-a")))
+    assert targets.had("team-a")
+    assert "team-a" not in targets
+    assert not targets.had("team-a")
+
+
+def test_rules_that_say_the_same_share_a_set_as_long_as_anybody_holds_it():
+    namespaces = known(body("a"))
+    first = namespaces.targets(Targets())
+    assert namespaces.targets(Targets()) is first
+    del first
+    gc.collect()
+    assert len(namespaces._sets) == 0

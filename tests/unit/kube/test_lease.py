@@ -100,15 +100,6 @@ def test_its_holder_says_where_its_webhook_is_reached() -> None:
     assert seen.claim(NOW)["metadata"]["annotations"] == {"theirs": "kept", **SEEN}
 
 
-def test_nobody_has_a_webhook_where_nobody_holds_it() -> None:
-    seen = lease()
-    assert seen.holders_webhook is None
-    free = body("")
-    free["metadata"]["annotations"] = {names.ANN_WEBHOOK: "http://other"}
-    seen.seen(free, 1)
-    assert seen.holders_webhook is None
-
-
 def test_a_new_one_names_its_holder_and_terms() -> None:
     seen = lease()
     seen.seen(None, 1)
@@ -154,23 +145,6 @@ def test_a_renewal_changes_nothing_but_its_time() -> None:
     mine = body("me", "7", leaseTransitions=4, acquireTime="before", leaseDurationSeconds=10)
     seen.seen(mine, 1)
     assert seen.claim(NOW)["spec"] == mine["spec"] | {"renewTime": STAMP}
-
-
-def test_one_that_was_deleted_is_made_anew() -> None:
-    seen = lease()
-    seen.seen(body("me", "7", acquireTime="before"), 1)
-    seen.seen(None, 2)
-    assert seen.is_ours
-    claim = seen.claim(NOW)
-    assert "resourceVersion" not in claim["metadata"]
-    assert claim["spec"]["acquireTime"] == "before"
-
-
-def test_who_gives_it_back_names_nobody() -> None:
-    seen = lease()
-    seen.seen(body("me", "7", leaseTransitions=4), 1)
-    assert seen.surrender(NOW)["spec"]["holderIdentity"] == ""
-    assert seen.surrender(NOW)["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_holder_stops_before_others_may_begin() -> None:
@@ -237,9 +211,3 @@ def test_without_a_record_nothing_before_counts() -> None:
     seen.seen(body("other", STAMP), 100)
     assert seen.seen_time is None
     assert held(seen, 200).seen_time == SeenTime(at(200.75), (), at(200))
-
-
-def test_a_lease_that_is_deleted_while_it_is_held_keeps_the_record() -> None:
-    seen = held(held(lease(), 0), 2)
-    seen.seen(None, 3)
-    assert held(seen, 4).seen_time == SeenTime(at(0.75), (), at(4))

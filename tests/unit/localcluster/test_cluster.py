@@ -1,16 +1,26 @@
-"""A local control plane keeps to loopback, RBAC and its directory; its programs are pinned."""
+"""A local control plane: its addresses, pins and certificates, and how its requests are counted."""
 
+import json
 import re
 import shutil
+import ssl
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localcluster import download, pins
+from localcluster.audit import WRITE_VERBS, Requests, offset, read_events
 from localcluster.components import Plan, listeners
+from localcluster.credentials import Credentials
 from localcluster.pins import CLUSTER_PROGRAMS, MODULES, Module, module_of, pinned_version
 from localcluster.state import ClusterState, Layout
+
+# --- A local control plane keeps to loopback, RBAC and its directory; its programs are pinned -----
 
 
 def plan() -> Plan:
@@ -63,20 +73,6 @@ def test_every_module_is_pinned_and_names_its_go(module: Module) -> None:
         assert f"{upstream} {pinned_version(module.directory, upstream)} h1:" in sums
 
 
-@pytest.mark.parametrize("name", ["cluster", "kubernetes-1.29", "kubernetes-1.36"])
-def test_kubernetes_replaces_every_staging_module_by_its_release(name: str) -> None:
-    kubernetes = replace(module_of("kubectl"), name=name)
-    lines = (kubernetes.directory / "go.mod").read_text().splitlines()
-    # A comment says of a module why its version is another one.
-    staging = [line.split() for line in lines if "=>" in line and "//" not in line]
-
-    assert len(staging) >= 24
-    expected = kubernetes.version.replace("v1.", "v0.")
-    assert {version for *_, version in staging} == {expected}
-    sums = (kubernetes.directory / "go.sum").read_text()
-    assert f"k8s.io/kubernetes {kubernetes.version} h1:" in sums
-
-
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
 def test_the_official_builds_of_all_pinned_versions_have_a_checksum(
     architecture: str, monkeypatch: pytest.MonkeyPatch
@@ -103,18 +99,6 @@ def test_the_official_builds_of_all_pinned_versions_have_a_checksum(
     assert {file.url.removeprefix("https://") for file in files} == listed
 
 
-def test_removing_takes_only_what_is_ours(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "cluster")
-    layout.prepare()
-    layout.logs.joinpath("etcd.log").write_text("x")
-    (layout.root / "state.tmp").write_text("left by an interrupted save")
-    (layout.root / "mine.txt").write_text("x")
-
-    layout.remove()
-
-    assert [entry.name for entry in layout.root.iterdir()] == ["mine.txt"]
-
-
 def test_removing_follows_no_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -127,3 +111,143 @@ def test_removing_follows_no_link(tmp_path: Path) -> None:
 
     assert (outside / "kept").exists()
     assert not layout.root.exists()
+
+
+# --- Kubeconfigs hold certificates that strict verifiers take, as Python's is from 3.13 on --------
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Credentials:
+    layout = Layout(tmp_path)
+    layout.prepare()
+    made = Credentials(layout, "https://127.0.0.1:6443")
+    made.prepare({"admin": ("admin", ("system:masters", "more"))})
+    return made
+
+
+def strict(purpose: ssl.Purpose, ca: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(purpose, cafile=str(ca))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc"])
+def test_server_and_client_prove_themselves_to_each_other(
+    credentials: Credentials, host: str
+) -> None:
+    pki = credentials.layout.pki
+    server = strict(ssl.Purpose.CLIENT_AUTH, pki / "ca.crt")
+    server.load_cert_chain(pki / "apiserver.crt", pki / "apiserver.key")
+    client = strict(ssl.Purpose.SERVER_AUTH, pki / "ca.crt")
+    client.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    here = client.wrap_bio(to_client, to_server, server_hostname=host)
+    there = server.wrap_bio(to_server, to_client, server_side=True)
+
+    for side in (here, there, here, there, here):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+    subject = there.getpeercert()["subject"]  # type: ignore[index]
+    assert subject == (
+        (("organizationName", "system:masters"),),
+        (("organizationName", "more"),),
+        (("commonName", "admin"),),
+    )
+
+
+# --- Requests are counted once each, by user, verb and resource -----------------------------------
+
+
+def entry(number: int, verb: str, resource: str = "secrets", **more: Any) -> dict[str, Any]:
+    return {
+        "auditID": str(number),
+        "stage": "ResponseComplete",
+        "requestURI": f"/api/v1/namespaces/a/{resource}",
+        "verb": verb,
+        "user": {"username": "bot"},
+        "objectRef": {"resource": resource, "namespace": "a", "name": "n"},
+        "responseStatus": {"code": 200},
+        "requestReceivedTimestamp": "2026-11-21T18:00:00.250000Z",
+        "stageTimestamp": "2026-11-21T18:00:00.750000Z",
+        **more,
+    }
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+def write(log: Path, *entries: dict[str, Any]) -> None:
+    """Of a write there is a line when it comes, too."""
+    with log.open("a") as lines:
+        for one in entries:
+            if one["verb"] in WRITE_VERBS:
+                lines.write(json.dumps({**one, "stage": "RequestReceived"}) + "\n")
+            lines.write(json.dumps(one) + "\n")
+
+
+def test_only_what_came_since_is_read(log: Path) -> None:
+    assert offset(log) == 0
+    write(log, entry(1, "create"))
+    requests = Requests(log, offset(log))
+    write(log, entry(2, "update"), entry(3, "get"), entry(4, "update", "configmaps"))
+
+    assert requests.count() == Counter(
+        {("update", "secrets"): 1, ("update", "configmaps"): 1, ("get", "secrets"): 1}
+    )
+    assert len(requests.writes()) == 2
+    assert len(requests.all(resource="configmaps", verb="update")) == 1
+    assert requests.all(user="someone") == []
+
+
+def test_a_write_that_came_before_is_not_counted_where_its_last_line_is_late(log: Path) -> None:
+    """What it did may be seen before that line."""
+    write(log, received(1, datetime.now(UTC)))
+    requests = Requests(log, offset(log))
+    write(log, entry(2, "update"))
+    with log.open("a") as lines:
+        lines.write(json.dumps(entry(1, "update")) + "\n")
+    write(log, entry(3, "get"))
+
+    assert [event.verb for event in requests.all()] == ["update", "get"]
+
+
+def test_a_line_that_was_being_written_when_it_began_was_before(log: Path) -> None:
+    whole = json.dumps(entry(1, "create")) + "\n"
+    log.write_text(whole[:40])
+    requests = Requests(log, offset(log))
+    assert requests.all() == []
+
+    log.write_text(whole)
+    write(log, entry(2, "update"))
+
+    assert [event.verb for event in requests.all()] == ["update"]
+
+
+def test_a_missing_right_is_told_from_another_403(log: Path) -> None:
+    refused = {"responseStatus": {"code": 403}}
+    forbid, allow = ({"authorization.k8s.io/decision": word} for word in ("forbid", "allow"))
+    write(log, entry(1, "create", annotations=forbid, **refused))
+    write(log, entry(2, "create", annotations=allow, **refused))
+
+    assert [event.denied for event in read_events(log)] == [True, False]
+
+
+def received(number: int, at: datetime) -> dict[str, Any]:
+    return entry(number, "update", stage="RequestReceived", stageTimestamp=at.isoformat())
+
+
+def test_a_write_that_came_and_is_not_done_is_waited_for(log: Path) -> None:
+    write(log, received(1, datetime.now(UTC)))
+    with ThreadPoolExecutor(1) as others:
+        found = others.submit(read_events, log)
+        with pytest.raises(TimeoutError):
+            found.result(0.1)
+        write(log, received(2, datetime.now(UTC)), entry(1, "update"))
+        # What came after the look isn't waited for, or a busy server would never be read.
+        assert [event.verb for event in found.result(60)] == ["update"]

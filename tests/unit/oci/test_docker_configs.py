@@ -53,45 +53,29 @@ def read(auths: Any, repository: Repository = APP) -> StoredCredential:
     ("repository", "key"),
     [
         (APP, "r.example.com"),
-        (APP, "r.example.com/"),
         (APP, "R.Example.com"),
         (APP, "https://r.example.com"),
-        (APP, "HTTPS://r.example.com/"),
-        (APP, "http://r.example.com"),
         (APP, "https://r.example.com/v1/"),
-        (APP, "https://r.example.com/v2/"),
-        (APP, "https://r.example.com/v1"),
         (APP, "r.example.com/v2"),
-        (APP, "r.example.com:443"),
         (APP, "https://r.example.com:443/v2/"),
         (PLAIN, "r.example.com:80"),
-        (PLAIN, "http://r.example.com:80/v2/"),
         (Repository("r.example.com:443", "team/app"), "r.example.com"),
-        (Repository("R.example.com", "team/app"), "r.example.com"),
         (PORT, "r.example.com:5000"),
         (PORT, "https://r.example.com:5000/v1/"),
         (Repository("[::1]:5000", "team/app"), "[::1]:5000"),
         (Repository("localhost:5000", "team/app"), "http://localhost:5000"),
         # A path: of a group, of the repository, below the API's.
         (APP, "r.example.com/team"),
-        (APP, "r.example.com/team/"),
         (APP, "https://r.example.com/team/app"),
         (APP, "r.example.com/v2/team"),
         (APP, "https://r.example.com:443/v1/team/app/"),
         # Wildcards, as kubelet's.
         (APP, "*.example.com"),
-        (APP, "r.*.com"),
-        (APP, "r.example.*"),
-        (APP, "*.*.*"),
         (APP, "https://*.example.com/v2/"),
-        (APP, "*.example.com:443"),
-        (APP, "?.example.com"),
         (APP, "[a-z].example.com"),
         (APP, "[^a-q].EXAMPLE.com"),
-        (APP, "r*.ex*le.com"),
         (APP, "*.example.com/team"),
         (APP, "*" * 16 + ".example.com"),
-        (PORT, "*.example.com:5000"),
         (PORT, "*.example.com:5000/team/app"),
         # Docker Hub.
         *(
@@ -110,7 +94,6 @@ def read(auths: Any, repository: Repository = APP) -> StoredCredential:
             )
         ),
         (NGINX, "docker.io/library/nginx"),
-        (NGINX, "https://index.docker.io/v1/library"),
     ],
 )
 def test_a_key_that_means_the_repository(repository: Repository, key: str) -> None:
@@ -123,52 +106,34 @@ def test_a_key_that_means_the_repository(repository: Repository, key: str) -> No
     [
         (APP, "example.com"),
         (APP, "r.example.com.evil.org"),
-        (APP, "evil-r.example.com"),
         (APP, "r.example.com@evil.org"),
-        (APP, "alice@r.example.com"),
         (APP, "ftp://r.example.com"),
         (APP, "r.example.com:5000"),
-        (APP, "r.example.com:80"),
         (PLAIN, "r.example.com:443"),
         (PORT, "r.example.com"),
-        (PORT, "r.example.com:443"),
         # Of a path only whole segments match, and only from its beginning.
-        (APP, "r.example.com/tea"),
         (APP, "r.example.com/team/ap"),
         (APP, "r.example.com/team/app/sub"),
-        (APP, "r.example.com/app"),
         (APP, "r.example.com/Team"),
-        (APP, "r.example.com/v1/v2/team"),
         (APP, "r.example.com//team"),
         (APP, "r.example.com/team?x"),
         # A wildcard is within a label, never of a port or a path.
         (APP, "*"),
-        (APP, "*.com"),
         (APP, "*.r.example.com"),
-        (APP, "*.*"),
         (APP, "*.*.*.*"),
-        (APP, "a*.example.com"),
         (APP, "[^r].example.com"),
-        (APP, "[r.example.com"),
         (APP, "*.example.com/*"),
-        (APP, "r.example.com/*"),
         (APP, "*.example.com:5000"),
-        (APP, "*.example.com/tea"),
         (APP, "*" * 17 + ".example.com"),
         (APP, "[" + "r" * 250 + "].example.com"),
-        (PORT, "*.example.com"),
         (PORT, "*.example.com:*"),
-        (PORT, "r.example.com:*"),
         (PORT, "*.example.com:500?"),
         # Other hosts beside Docker Hub's, and Docker Hub's for other hosts.
-        (HUB, "docker.com"),
         (HUB, "*.docker.io"),
         (HUB, "docker.io/other"),
         (NGINX, "docker.io/nginx"),
         (APP, "https://index.docker.io/v1/"),
-        (APP, ""),
         (APP, "/team/app"),
-        (APP, "r.example.com" + "/x" * 2000),
     ],
 )
 def test_a_key_that_means_something_else(repository: Repository, key: str) -> None:
@@ -200,9 +165,7 @@ def test_the_longest_path_comes_first_and_a_host_before_wildcards() -> None:
         ("docker.io", ["docker.io", "https://index.docker.io/v1/", "registry.hub.docker.com"]),
         ("index.docker.io", ["index.docker.io", "docker.io", "registry-1.docker.io"]),
         ("registry-1.docker.io", ["registry-1.docker.io", "index.docker.io", "docker.io"]),
-        ("registry.hub.docker.com", ["registry.hub.docker.com", "index.docker.io", "docker.io"]),
         ("docker.io", ["docker.io/team", "docker.io", "https://hub.docker.com/"]),
-        ("docker.io", ["https://index.docker.io/v1/", "registry.docker.io", "hub.docker.com"]),
     ],
 )
 def test_of_docker_hubs_names_the_one_that_clients_use_comes_first(
@@ -217,16 +180,11 @@ EMPTY = [
     None,
     {"email": "alice@example.com"},
     {"auth": ""},
-    {"auth": None},
-    {"auth": " \n"},
     {"auth": encoded(":")},
     {"auth": encoded("alice:")},
-    {"auth": encoded("alice")},
-    {"auth": encoded("alice:\n")},
     {"auth": encoded("alice:"), "username": "alice", "password": "stale"},
     {"username": "", "password": ""},
     {"username": "alice"},
-    {"username": "alice", "password": None},
     {"username": "alice", "password": 5},
     {"identitytoken": "", "registrytoken": " "},
 ]
@@ -260,7 +218,6 @@ URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
         ({"username": "alice", "password": "s3cret"}, ALICE),
         ({"Username": "alice", "PASSWORD": "s3cret"}, ALICE),
         ({"auth": encoded("alice:s3cret"), "username": "alice", "password": "stale"}, ALICE),
-        ({"auth": encoded("alice:s3cret"), "username": "bob", "password": ""}, ALICE),
         ({"auth": "", "username": "alice", "password": "s3cret"}, ALICE),
         *(({"auth": encoded(f"alice:s3cret{end}")}, ALICE) for end in ("\n", "\r\n", "\0", "\n\0")),
         # One line end is left out, and nothing else of a password.
@@ -272,10 +229,8 @@ URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
             ({"username": "alice", "password": written}, Credential("alice", password))
             for written, password in WRITTEN
         ),
-        ({"username": "alice\r\n", "password": "s3cret"}, ALICE),
         ({"auth": encoded("alice:s3 cret:x\n")}, Credential("alice", "s3 cret:x")),
         *(({"auth": encoded(f"alice{end}:s3cret{end}")}, ALICE) for end in ("\n", "\r\n")),
-        ({"username": "alice", "password": "s3cret\r\n"}, ALICE),
         # Base64: without padding, wrapped, with a line feed of its own, of the URL alphabet.
         ({"auth": encoded("alice:s3cre").rstrip("=")}, Credential("alice", "s3cre")),
         ({"auth": encoded("alice:s3cret") + "\n"}, ALICE),
@@ -284,13 +239,11 @@ URL_AUTH = base64.urlsafe_b64encode("alice:ÿ>?ÿ?>".encode()).decode()
         ({"auth": URL_AUTH.replace("-", "+").replace("_", "/")}, Credential("alice", "ÿ>?ÿ?>")),
         # Tokens.
         ({"identitytoken": "t"}, Credential(identity_token="t")),
-        ({"identityToken": "t\n"}, Credential(identity_token="t")),
         ({"registrytoken": "t"}, Credential(registry_token="t")),
         (
             {"auth": encoded("00000000-0000-0000-0000-000000000000:"), "identitytoken": "t"},
             Credential("00000000-0000-0000-0000-000000000000", identity_token="t"),
         ),
-        ({"username": "<token>", "identitytoken": "t"}, Credential("<token>", identity_token="t")),
     ],
 )
 def test_credentials_in_each_form(entry: dict[str, Any], expected: Credential) -> None:
@@ -312,8 +265,6 @@ def test_an_auth_that_is_no_base64_is_named_and_no_other_entry_is_taken(auth: st
     [
         ("", "no credentials for r.example.com/team/app under .dockerconfigjson"),
         ("null", "no credentials for"),
-        ("{}", "no credentials for"),
-        ('{"auths": null}', "no credentials for"),
         ('{"auths": {}}', "no credentials for"),
         ('{"auths": {}, "credsStore": "desktop"}', "credsStore in it can't be used: put the"),
         (
@@ -322,10 +273,8 @@ def test_an_auth_that_is_no_base64_is_named_and_no_other_entry_is_taken(auth: st
         ),
         ('{"credHelpers": {"r.example.com": "ecr-login"}}', "credHelpers in it can't be used"),
         ('{"auths": {"r.example.com": []}}', 'isn\'t a Docker configuration of the form {"auths"'),
-        ('{"auths": {"r.example.com": "x"}}', "isn't a Docker configuration"),
         ('{"r.example.com": {"auth": "YTpi"}}', "isn't a Docker configuration"),
         ("[]", "isn't a Docker configuration"),
-        ("5", "isn't a Docker configuration"),
     ],
 )
 def test_a_configuration_without_credentials_says_what_helps(text: str, words: str) -> None:
@@ -367,17 +316,13 @@ BOTH = {**PAIR, "username": "alice", "password": "s3cret"}
     ("repository", "key", "entry"),
     [
         (APP, "r.example.com", PAIR),
-        (APP, "https://r.example.com", PAIR),
         (APP, "https://r.example.com/v1/", PAIR),
-        (APP, "http://r.example.com/v2/", PAIR),
         (PORT, "r.example.com:5000", PAIR),
         (APP, "r.example.com", BOTH),
-        (APP, "r.example.com", {**BOTH, "email": "alice@example.com"}),
         (APP, "r.example.com", {"username": "alice", "password": "s3cret", "auth": ""}),
         (APP, "r.example.com", {"identitytoken": "t", "auth": encoded("alice:")}),
         (APP, "r.example.com", {"registrytoken": "t"}),
         (HUB, "https://index.docker.io/v1/", PAIR),
-        (Repository("index.docker.io", "a"), "https://index.docker.io/v1/", PAIR),
     ],
 )
 def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
@@ -396,8 +341,6 @@ def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
         (APP, {"auths": {"r.example.com": PAIR, "other.example.com": {}}}),
         (APP, {"auths": {"r.example.com": PAIR, "r.example.com/team": pair("alice")}}),
         (APP, {"auths": {"r.example.com": PAIR}, "credsStore": "desktop"}),
-        (APP, {"auths": {"r.example.com": PAIR}, "HttpHeaders": {"X-Token": "t"}}),
-        (APP, {"auths": {"r.example.com": PAIR}, "proxies": {"default": {"httpProxy": "p"}}}),
         # Clients don't find it by its key, or find it for other repositories too.
         *(
             (APP, {"auths": {key: PAIR}})
@@ -412,7 +355,6 @@ def test_a_secret_with_what_all_clients_read_alike_is_mounted_as_it_is(
         ),
         (HUB, {"auths": {"docker.io": PAIR}}),
         (HUB, {"auths": {"index.docker.io": PAIR}}),
-        (HUB, {"auths": {"https://index.docker.io/v2/": PAIR}}),
         (Repository("registry-1.docker.io", "a"), {"auths": {"registry-1.docker.io": PAIR}}),
         (Repository("registry-1.docker.io", "a"), {"auths": {"https://index.docker.io/v1/": PAIR}}),
         # Clients read another credential in it.
@@ -466,11 +408,9 @@ def test_a_configuration_with_a_key_twice_isnt_mounted(text: str) -> None:
     ("registry", "keys"),
     [
         ("r.example.com", ["r.example.com"]),
-        ("r.example.com:443", ["r.example.com:443"]),
         ("docker.io", ["https://index.docker.io/v1/"]),
         ("index.docker.io", ["https://index.docker.io/v1/"]),
         ("registry-1.docker.io", ["https://index.docker.io/v1/", "registry-1.docker.io"]),
-        ("registry.hub.docker.com", ["https://index.docker.io/v1/", "registry.hub.docker.com"]),
     ],
 )
 def test_a_job_finds_the_credential_under_the_name_that_it_asks_for(
@@ -490,11 +430,8 @@ def test_tokens_are_written_without_a_pair() -> None:
     "key",
     [
         "%d.example.com",
-        "r.example.com/%d",
-        "r%d.example.com",
         "*%d*.*.*",
         "*" + "?*" * 60 + "%d.*.*",
-        "[a-z]" * 40 + "%d.*.*",
     ],
 )
 def test_no_configuration_takes_long(key: str) -> None:
@@ -513,10 +450,8 @@ def test_no_configuration_takes_long(key: str) -> None:
     "key",
     [
         "*a" * 480 + "%d.example.com",
-        "?*" * 480 + "%d.example.com",
         "*[ab]" * 190 + "%d.example.com",
         "*a" * 7 + "b" * 200 + "*%d.example.com",
-        "*[abcdefgh]" * 8 + "%d.example.com",
     ],
 )
 def test_no_wildcards_take_long(key: str) -> None:

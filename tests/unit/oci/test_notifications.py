@@ -92,31 +92,23 @@ IN_ECR = ecr(**PUSHED)
     ("payload", "pushes"),
     [
         ({**IN_ACR, "action": ["push"]}, []),
-        ({**IN_ACR, "target": {"repository": 5, "tag": "v1"}}, []),
         ({**IN_ACR, "target": {"repository": "a", "tag": 5}, "request": {"host": "R.io:5000"}},
          [Push("a", "r.io:5000")]),
         ({**IN_ACR, "request": [{"host": "r.io"}]}, [Push("hello-world", tag="v1")]),
-        ({**IN_ECR, "account": 123456789012}, []),
         ({**IN_ECR, "account": "r.example.com/"}, []),
         ({**IN_ECR, "region": "us-west-2.evil.example/"}, []),
         ({**IN_ECR, "detail": {"result": "SUCCESS", "action-type": {"PUSH": 1}}}, []),
         (docker_hub(tag={"name": "latest"}), [Push("svendowideit/testhook", HUB_HOST)]),
-        ({"push_data": {}, "repository": {"repo_name": ["a"]}}, []),
         (quay(updated_tags="latest"), []),
         (quay(updated_tags=[["latest"]]), [Push("dgangaia/test", "quay.io")]),
         ({"docker_url": "quay.io", "updated_tags": ["latest"]}, []),
-        (pubsub([]), []),
         (pubsub({"action": "INSERT", "tag": {"a": 1}}), []),
-        (pubsub({"action": "INSERT", "tag": "no-host:1"}), []),
         (artifactory("pushed", image_name=["a"], path=5), []),
-        (artifactory("pushed", repo_key={}, path="/app/1/manifest.json"), [Push("app", tag="1")]),
         (nexus("CREATED", component={**COMPONENT, "name": {"a": 1}}), []),
         ({**nexus("CREATED", component=COMPONENT), "repositoryName": 7},
          [Push("shop/app", tag="1.0.0")]),
-        (nexus("CREATED", component="a", asset=[]), []),
         (cloud_event("zotregistry.image.updated", {"name": [], "reference": "1"}), []),
         (gitea(owner="Team"), []),
-        (gitea(name=["app"]), []),
         (harbor("PUSH_ARTIFACT", event_data={"resources": {}, "repository": "a"}), []),
         ({"events": [event(repository="a", tag="1"), event(repository="a", tag="1"), "x", None,
                      event(repository="b", tag="1"), event(repository=["c"], tag="1")]},
@@ -124,10 +116,7 @@ IN_ECR = ecr(**PUSHED)
         ({"events": []}, []),
         ({"registry": "R.example.com:5000", "repository": "/shop/app/", "tag": "1.0.0"},
          [Push("shop/app", "r.example.com:5000", "1.0.0")]),
-        ({"registry": "docker.io", "repository": "shop/app"}, [Push("shop/app", HUB_HOST)]),
         ({"repository": "shop/app"}, [Push("shop/app")]),
-        ({"repository": "shop/app", "registry": 5, "tag": []}, [Push("shop/app")]),
-        ({"repository": ""}, []),
     ],
 )  # fmt: skip
 def test_leaves_out_what_has_another_type(payload: Any, pushes: list[Push]) -> None:
@@ -136,17 +125,15 @@ def test_leaves_out_what_has_another_type(payload: Any, pushes: list[Push]) -> N
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xff\xfe", b"[]", b"1", b"null", b"{}", b'{"repository": 5}', b'{"events": {}}',
-     b"[" * 200_000, b"1" * 10_000, b'{"repository": "a"', b'{"a":' * 20_000, b"[[]]", b"[1]",
-     b"payload=", b"payload=%", b"payload=%7B", b"payload=1&payload={}", b"other=%7B%7D",
+    [b"", b"\xff\xfe", b"[]", b"{}", b'{"repository": 5}',
+     b"[" * 200_000, b'{"repository": "a"', b'{"a":' * 20_000, b"[1]",
+     b"payload=", b"payload=%7B", b"payload=1&payload={}", b"other=%7B%7D",
      b'{"message": {"data": "%%"}, "subscription": "s"}',
-     b'{"message": {"data": "eyI="}, "subscription": "s"}',
      b'{"message": {"data": "e!30="}, "subscription": "s"}',
      b'{"message": {"data": "' + b64encode(b"[" * 90_000) + b'"}, "subscription": "s"}',
      b'{"message": {"data": "e30="}}', b'{"source": "aws.ecr", "detail": []}',
-     b'{"source": "aws.s3", "detail": {"action-type": "PUSH"}}',
-     b'{"type": "zotregistry.image.updated", "data": []}', b'{"push_data": {"tag": "1"}}',
-     b'{"docker_url": ["quay.io/a"], "updated_tags": ["1"]}', b'{"domain": "docker"}'],
+     b'{"type": "zotregistry.image.updated", "data": []}',
+     b'{"domain": "docker"}'],
 )  # fmt: skip
 def test_refuses_what_is_none(body: bytes) -> None:
     with pytest.raises(UnreadableNotificationError):
@@ -158,12 +145,8 @@ def test_refuses_what_is_none(body: bytes) -> None:
     [
         ("A.example.com ", "a.example.com"),
         ("docker.io", "registry-1.docker.io"),
-        ("index.docker.io", "registry-1.docker.io"),
         ("r.example.com:443", "r.example.com"),
-        ("r.example.com:80", "r.example.com"),
-        ("docker.io:443", "registry-1.docker.io"),
         ("r.example.com:8443", "r.example.com:8443"),
-        ("r.example.com:5000", "r.example.com:5000"),
         (ECR_HOST, ECR_HOST),
         ("123456789012.dkr-ecr.us-west-2.on.aws", ECR_HOST),
         ("123456789012.dkr.ecr-fips.us-west-2.amazonaws.com", ECR_HOST),
@@ -173,7 +156,6 @@ def test_refuses_what_is_none(body: bytes) -> None:
         ),
         ("23456789012.dkr.ecr.us-west-2.on.aws", "23456789012.dkr.ecr.us-west-2.on.aws"),
         (f"{ECR_HOST}.evil.example", f"{ECR_HOST}.evil.example"),
-        (f"evil.{ECR_HOST}", f"evil.{ECR_HOST}"),
     ],
 )
 def test_a_registry_has_one_name(registry: str, name: str) -> None:
@@ -202,14 +184,6 @@ def test_never_raises_anything_else(payload: Any, event_type: str | None) -> Non
     except UnreadableNotificationError:
         return
     assert all(push.repository for push in found.pushes)
-
-
-@given(st.binary(max_size=64))
-def test_never_raises_anything_else_for_bytes(body: bytes) -> None:
-    try:
-        parse_notification(body)
-    except UnreadableNotificationError:
-        return
 
 
 @given(st.sampled_from(RECORDED), st.data())
@@ -243,12 +217,8 @@ def test_a_call_has_a_bounded_number_of_events() -> None:
     [
         "[],",
         "{},",
-        "1,",
-        '"",',
         '{"a":1},',
         '{"action":"push","target":{}},',
-        "1e5,",
-        '{"a":[{}]},',
     ],
 )
 @pytest.mark.parametrize(
@@ -256,9 +226,7 @@ def test_a_call_has_a_bounded_number_of_events() -> None:
     [
         "[",
         '{"events":[',
-        '{"event_data":{"resources":[',
         '{"type":"PUSH_ARTIFACT","event_data":{"resources":[',
-        '{"docker_url":"","updated_tags":[',
         '{"docker_url":"quay.io/a","updated_tags":[',
         '{"message":{"data":[',
     ],

@@ -199,11 +199,7 @@ PIECES = [
     ENTRY + ',"annotations":{}}',
     ENTRY + f',"annotations":{{"{CREATED}":"\\u0041"}}}}',
     ENTRY + f',"annotations":{{"{PREDICATE}":"a"}}}}',
-    ENTRY + ',"artifactType":"a"}',
-    ENTRY + ',"artifactType":"application/vnd.dev.sigstore.bundle"}',
     '{"digest":""}',
-    '{"digest":"","x":[[[[{}]]]]}',
-    ENTRY + ',"x":[' + "[]," * 99 + "{}]}",
     ENTRY + "," + '"annotations":{},' * 99 + '"x":1}',
     "[",
     "{}",
@@ -233,7 +229,7 @@ def test_the_longest_list_takes_no_long_step(piece: str) -> None:
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("piece", PIECES[:6])
+@pytest.mark.parametrize("piece", PIECES[:4])
 def test_the_entries_between_two_pauses_take_no_long_step(piece: str) -> None:
     entries = read_index(longest(piece, REFERRERS_BYTES, "manifests"))
     candidates = Candidates(SkipReasons())
@@ -250,7 +246,7 @@ def test_the_entries_between_two_pauses_take_no_long_step(piece: str) -> None:
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("piece", [*PIECES[:6], "{}", "[", f'{ENTRY},"annotations":{{"a":""}}}}'])
+@pytest.mark.parametrize("piece", [*PIECES[:4], "{}", "[", f'{ENTRY},"annotations":{{"a":""}}}}'])
 def test_the_longest_manifest_takes_no_long_step(piece: str) -> None:
     body = longest(piece, SIGNATURE_MANIFEST_BYTES, "layers")
 

@@ -28,7 +28,6 @@ from tests.unit.signatures.making import (
     bundle,
     bundle_signature,
     entry,
-    envelope,
     key,
     payload_signature,
     statement,
@@ -130,10 +129,6 @@ def test_the_attestation_of_another_digest_does_not_count() -> None:
     )
 
 
-def test_who_has_no_key_attests_nothing() -> None:
-    assert "is by no key of staging" in refusal(attested("P-256 second"))
-
-
 def test_dates_of_other_zones_are_the_same_moments() -> None:
     there = DEPLOYED.issued_at.astimezone(timezone(timedelta(hours=-5))).isoformat()
 
@@ -196,32 +191,12 @@ def _bundle(**changed: Any) -> Callable[[], Signature]:
     return lambda: by_hand(document(), **changed)
 
 
-def _envelope(**changed: Any) -> Callable[[], Signature]:
-    def make() -> Signature:
-        body = json.dumps(document()).encode()
-        return by_hand(body, dsseEnvelope=envelope(key("P-256"), body) | changed)
-
-    return make
-
-
 SUBJECT = {"digest": {"sha256": ARTIFACT.digest.removeprefix("sha256:")}}
-SIGNED = envelope(key("P-256"), json.dumps(document()).encode())["signatures"][0]
 
 REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
-    "another payload type": (
-        _envelope(payloadType="application/json"),
-        "the envelope's payload type is not application/vnd.in-toto+json",
-    ),
-    "no signature": (_envelope(signatures=[]), "exactly one signature"),
-    "two signatures": (_envelope(signatures=[SIGNED, SIGNED]), "exactly one signature"),
     "a certificate": (
         _bundle(verificationMaterial={"certificate": {"rawBytes": "AAAA"}}),
         "it is signed with a certificate (keyless), not with a key",
-    ),
-    "an unknown field in the bundle": (_bundle(more="yes"), "unknown field `more`"),
-    "an older bundle": (
-        _bundle(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2"),
-        "is not supported",
     ),
     "not JSON": (lambda: bundle_signature(b"\xff"), "the bundle is not valid JSON"),
     "another statement type": (_statement(_type="https://example.com"), "the statement's type"),
@@ -230,85 +205,37 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
         "the statement doesn't have exactly one subject",
     ),
     "two subjects": (_statement(subject=[SUBJECT, SUBJECT]), "exactly one subject"),
-    "two digests": (
-        _statement(subject=[{"digest": SUBJECT["digest"] | {"sha512": "00"}}]),
-        "doesn't have only a sha256 digest",
-    ),
     "no sha256": (
         _statement(subject=[{"digest": {"sha512": "00"}}]),
         "the statement's subject doesn't have only a sha256 digest",
     ),
-    "an unknown field in the statement": (_statement(more="yes"), "unknown field `more`"),
-    "an unknown field in the subject": (
-        _statement(subject=[SUBJECT | {"uri": "x"}]),
-        "unknown field `uri`",
-    ),
+    "no environment": (_without("environment"), "missing required field `environment`"),
     "no predicate": (_statement(predicate=None), "the predicate has another shape"),
-    "a predicate that is a list": (_statement(predicate=[]), "the predicate has another shape"),
     "an unknown field": (_predicate(ticket="1"), "unknown field `ticket`"),
-    "an unknown field in the release": (
-        _predicate(release={"namespace": "a", "name": "b", "revision": 1, "chart": "c"}),
-        "unknown field `chart`",
-    ),
     "a field twice": (
         _text('"withdrawn": false', '"withdrawn": true, "withdrawn": false'),
         "has the member 'withdrawn' more than once",
     ),
-    "a field twice in another case": (
-        _text('"withdrawn": false', '"Withdrawn": true, "withdrawn": false'),
-        "more than once",
-    ),
-    "no environment": (_without("environment"), "missing required field `environment`"),
-    "no cluster": (_without("cluster"), "missing required field `cluster`"),
-    "no date": (_without("issuedAt"), "missing required field `issuedAt`"),
     "a date without zone": (
         _predicate(issuedAt="2026-11-24T12:00:00"),
         "the predicate's issuedAt isn't a date with a time zone",
     ),
     "a date that is no date": (_predicate(since="2026-02-30T12:00:00Z"), "since isn't a date"),
     "a date of other digits": (_predicate(since="٢٠٢٦-11-24T12:00:00Z"), "since isn't a date"),
-    "a day": (_predicate(until="2026-11-24"), "until isn't a date"),
-    "year 1": (_predicate(issuedAt="0001-01-01T00:00:00+14:00"), "issuedAt isn't a date"),
     "year 1999": (_predicate(issuedAt="1999-12-31T23:59:59Z"), "issuedAt isn't a date"),
     "year 9000": (_predicate(issuedAt="9000-01-01T00:00:00Z"), "issuedAt isn't a date"),
-    "year 9999": (_predicate(issuedAt="9999-12-31T23:59:59-14:00"), "issuedAt isn't a date"),
-    "a number for a date": (_predicate(issuedAt=1700000000), "another shape"),
     "an end before its beginning": (
         _predicate(until="2026-11-20T00:00:00Z"),
         "the predicate's until is before its since",
     ),
-    "seconds as text": (_predicate(seconds="86400"), "Expected `int`, got `str`"),
-    "a half second": (_predicate(seconds=1.5), "the statement is not valid JSON"),
-    "seconds below zero": (_predicate(seconds=-1), "seconds isn't a number of seconds"),
     "too many seconds": (_predicate(seconds=10**9 + 1), "seconds isn't a number of seconds"),
-    "a number of a thousand digits": (
-        _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
-        "the statement is not valid JSON",
-    ),
-    "infinity": (_text("86400", "Infinity"), "the statement is not valid JSON"),
-    "withdrawn as text": (_predicate(withdrawn="false"), "Expected `bool`, got `str`"),
     "a name that is none": (_predicate(environment="Staging"), "the predicate's environment"),
-    "a namespace that is none": (
-        _predicate(release={"namespace": "a/b", "name": "b", "revision": 1}),
-        "the predicate's release.namespace",
-    ),
-    "a release that is none": (
-        _predicate(release={"namespace": "a", "name": "b/c", "revision": 1}),
-        "the predicate's release.name",
-    ),
     "revision 0": (
         _predicate(release={"namespace": "a", "name": "b", "revision": 0}),
         "release.revision must be at least 1",
     ),
     "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
     "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
-    "a long reason": (_predicate(reason="a" * 201), "reason isn't a line of 200 characters"),
-    "a cluster of 65 characters": (_predicate(cluster="a" * 65), "cluster isn't a uid"),
-    "an escape in a reason": (_predicate(reason="\x1b[31m"), "reason isn't a line"),
-    "a million names": (
-        _predicate(environment={str(i): "" for i in range(1_000_000)}),
-        f"the bundle has more than {ATTESTATION_BYTES} bytes",
-    ),
     "nested too deeply": (
         lambda: by_hand(b'{"predicate":' + b"[" * 4000 + b"]" * 4000 + b"}"),
         "the statement",
@@ -352,14 +279,6 @@ def test_the_largest_attestation_counts(more: int, refused: bool) -> None:
     assert bool(judged(replace(found, blob=found.blob + padding)).refused) is refused
 
 
-def test_an_altered_statement_is_refused() -> None:
-    document_of_bundle = bundle(key("P-256"), json.dumps(document()).encode())
-    other = envelope(key("P-256"), json.dumps(document(seconds=10**8)).encode())
-    document_of_bundle["dsseEnvelope"]["payload"] = other["payload"]
-
-    assert "or what it signs was altered" in refusal(bundle_signature(document_of_bundle))
-
-
 def test_a_signature_is_no_attestation_and_an_attestation_is_no_signature() -> None:
     requirement = SignatureRequirement("spec.verify", (entry(key("P-256")),))
     found = Found(Artifact(ARTIFACT.digest, "", 0), (attested(),))
@@ -370,13 +289,6 @@ def test_a_signature_is_no_attestation_and_an_attestation_is_no_signature() -> N
     assert "it is an attestation" in judgement.failures[0].reason
     assert judged(bundle_signature(bundle(key("P-256")))) == DeployedEvidence()
     assert judged(payload_signature(key("P-256"))).statements == ()
-
-
-def test_a_refusal_quotes_nothing_unprintable_and_is_short() -> None:
-    why = refusal(_predicate(**{"\x1b[31m" + "x" * 5000: 1})())
-
-    assert why.isprintable()
-    assert len(why) <= 300
 
 
 def test_at_most_ten_refusals_are_named() -> None:

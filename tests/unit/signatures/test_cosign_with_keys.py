@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 from tests.unit.signatures.making import (
     ARTIFACT,
     NOW,
@@ -26,13 +29,14 @@ from tests.unit.signatures.making import (
     statement,
     text,
 )
+from tests.unit.signatures.mutations import altered_bytes, altered_json
 
 from copyrator.signatures import cosign_payload, sigstore_bundle
 from copyrator.signatures.model import (
-    SIGNATURE_BYTES,
     InvalidSignatureError,
     NotYetValidError,
     Signature,
+    SignatureFormat,
 )
 
 KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
@@ -85,10 +89,6 @@ PAYLOADS: dict[str, tuple[Any, str]] = {
     "another digest": (_payload(payload(OTHER)), "is for another digest: sha256:"),
     "another key": (payload_signature(key("P-256 second")), r"by none of the keys \(0.pub\)"),
     "altered": (_payload(payload(), signature=text(sign(MINE, payload() + b" "))), "by none"),
-    "signature of another payload": (
-        _payload(payload(), signature=text(sign(MINE, payload(OTHER)))),
-        "by none of the keys",
-    ),
     "empty annotation": (_payload(payload(), signature=""), "signature is empty"),
     "not base64": (_payload(payload(), signature="é!"), "is not base64"),
     "base64 with a line end": (
@@ -96,8 +96,6 @@ PAYLOADS: dict[str, tuple[Any, str]] = {
         "is not base64",
     ),
     "other type": (_payload(payload(type="atomic container signature")), "critical.type is not"),
-    "no type": (_payload(b'{"critical": {"image": {"docker-manifest-digest": ""}}}'), "shape"),
-    "no image": (_payload(payload(image=None)), "the payload has another shape"),
     "digest is no string": (_payload(payload(image={"docker-manifest-digest": 5})), "shape"),
     "upper case": (
         _payload(payload(image={"docker-manifest-digest": ARTIFACT.digest.upper()})),
@@ -112,18 +110,6 @@ PAYLOADS: dict[str, tuple[Any, str]] = {
         "has the member 'Critical' more than once",
     ),
     "not JSON": (_payload(b"{"), "the payload is not valid JSON"),
-    "not UTF-8": (_payload(b'{"critical": "\xff"}'), "the payload is not valid JSON"),
-    "byte order mark": (_payload(b"\xef\xbb\xbf" + payload()), "the payload is not valid JSON"),
-    "NaN": (_payload(payload().replace(b"null", b"NaN")), "the payload is not valid JSON"),
-    "nested": (_payload(b"[" * 200_000), "the payload is not valid JSON"),
-    "nested members": (_payload(b'{"a":' * 40_000), "the payload is not valid JSON"),
-    "large": (_payload(payload() + b" " * SIGNATURE_BYTES), "has more than 262144 bytes"),
-    "optional is no object": (
-        _payload(payload().replace(b"null", b"[]")),
-        r"Expected `object \| null`, got `array` - at `\$.optional`",
-    ),
-    "a list": (_payload(b"[]"), "the payload has another shape"),
-    "a bundle's statement": (_payload(statement()), "the payload has another shape"),
 }
 
 
@@ -188,7 +174,6 @@ def _envelope(body: bytes | None = None, **changed: Any) -> dict[str, Any]:
     return {"dsseEnvelope": envelope(MINE, body or statement()) | changed}
 
 
-_HINT = {"hint": "aGludA=="}
 _CERTIFICATE = {"rawBytes": "AAAA"}
 (_SIGNATURE,) = envelope(MINE, statement())["signatures"]
 _LONG = "https://slsa.dev/" + "p" * 100
@@ -222,30 +207,15 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, statement(subject=[{"digest": {"sha256": DIGEST}}] * 1025)),
         "more than 1024 subjects",
     ),
-    "digest of another algorithm": (
-        bundle(MINE, statement(subject=[{"digest": {"sha512": DIGEST}}])),
-        "is for another digest",
-    ),
     "digest with its algorithm": (
         bundle(MINE, statement(subject=[{"digest": {"sha256": ARTIFACT.digest}}])),
         "is for another digest",
     ),
-    "subject without digest": (
-        bundle(MINE, statement(subject=[{"name": ARTIFACT.digest}])),
-        "the signature is for another digest: sha256:",
-    ),
-    "subject twice": (
-        bundle(MINE, _twice(statement(), "subject", "")),
-        "the statement has the member 'subject' more than once",
-    ),
-    "statement with more members": (bundle(MINE, statement(more=1)), "unknown field `more`"),
-    "statement not JSON": (bundle(MINE, b"text"), "the statement is not valid JSON"),
     "payload of simple signing": (bundle(MINE, payload()), "the statement has another shape"),
     "other payload type": (
         bundle(MINE, **_envelope(payloadType="application/json")),
         "the envelope's payload type is not application/vnd.in-toto",
     ),
-    "no signature": (bundle(MINE, **_envelope(signatures=[])), _NOT_ONE),
     "two signatures": (bundle(MINE, **_envelope(signatures=[_SIGNATURE, _SIGNATURE])), _NOT_ONE),
     "key id": (
         bundle(MINE, **_envelope(signatures=[_SIGNATURE | {"keyid": "key"}])),
@@ -255,7 +225,6 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, **_envelope(signatures=[{"sig": ""}])),
         "the envelope's signature is empty",
     ),
-    "payload in base64 for URLs": (bundle(MINE, **_envelope(payload="_-__")), "is not base64"),
     "payload not canonical": (
         bundle(MINE, **_envelope(payload="AB==")),
         "the envelope's payload is not base64 in its canonical form",
@@ -263,10 +232,6 @@ BUNDLES: dict[str, tuple[Any, str]] = {
     "keyless": (
         bundle(MINE, **_material(certificate=_CERTIFICATE)),
         "it is signed with a certificate (keyless), not with a key",
-    ),
-    "key and certificate": (
-        bundle(MINE, **_material(publicKey=_HINT, certificate=_CERTIFICATE)),
-        _NEITHER,
     ),
     "neither": (bundle(MINE, **_material()), _NEITHER),
     "chain": (
@@ -277,16 +242,6 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, dsseEnvelope=None, messageSignature={"signature": "AAAA"}),
         _OF_A_BLOB,
     ),
-    "both": (bundle(MINE, messageSignature={"signature": "AAAA"}), _OF_A_BLOB),
-    "no content": (bundle(MINE, dsseEnvelope=None), "the bundle has no DSSE envelope"),
-    "v0.1": (
-        bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle+json;version=0.1"),
-        "version=0.1' is not supported: sign with cosign 3",
-    ),
-    "v0.4": (
-        bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle.v0.4+json"),
-        "is not supported",
-    ),
     "another media type": (
         bundle(MINE, mediaType="m" * 120),
         (
@@ -294,29 +249,17 @@ BUNDLES: dict[str, tuple[Any, str]] = {
             "and --new-bundle-format (v0.3)"
         ),
     ),
-    "unknown member": (bundle(MINE, content={}), "unknown field `content`"),
-    "names in snake case": (
-        bundle(MINE, dsseEnvelope=None, dsse_envelope=envelope(MINE, statement())),
-        "unknown field `dsse_envelope`",
-    ),
     "unprintable": (bundle(MINE, mediaType="\x1b[31m\ud800\n"), "31m\\ud800"),
-    "unprintable name": (bundle(MINE, **{"\x1b\x07": 1}), "unknown field `??`"),
     "envelope twice": (
         _twice(json.dumps(bundle(MINE)).encode(), "payload", text(statement(OTHER))),
         "the bundle has the member 'payload' more than once",
     ),
-    "huge number": (b'{"mediaType": ' + b"9" * 200_000 + b"}", "another shape"),
-    "nested": (b"[" * 200_000, "not valid JSON"),
-    "not UTF-8": (b'{"mediaType": "\xff"}', "not valid JSON"),
-    "large": (b" " * (SIGNATURE_BYTES + 1), "more than 262144 bytes"),
-    "nothing": (b"", "not valid JSON"),
 }
 
 
 WHOLE = {
-    "attestation", "subject without digest", "no signature", "two signatures", "key id",
-    "signature empty", "payload not canonical", "keyless", "key and certificate", "neither",
-    "chain", "message signature", "both", "no content", "another media type",
+    "attestation", "two signatures", "key id", "signature empty", "payload not canonical",
+    "keyless", "neither", "chain", "message signature", "another media type",
 }  # fmt: skip
 """Those whose sentence stands there as a whole."""
 
@@ -342,3 +285,71 @@ def test_a_statement_may_have_1024_subjects() -> None:
     subjects = [{"digest": {"sha256": DIGEST}}] * sigstore_bundle.SUBJECTS
     signature = bundle_signature(bundle(MINE, statement(subject=subjects)))
     assert sigstore_bundle.verify(ARTIFACT, signature, entry(MINE), NOW) is None
+
+
+TRUSTED = entry(key("ed25519"), MINE, key("RSA-2048"))
+PAYLOAD = payload_signature(MINE)
+NAME = "dev.cosignproject.cosign/signature"
+BUNDLE = json.dumps(bundle(MINE)).encode()
+
+
+def _accepts(module: Any, signature: Signature) -> bool:
+    try:
+        module.verify(ARTIFACT, signature, TRUSTED, NOW)
+    except InvalidSignatureError as error:
+        said = str(error)
+    else:
+        return True
+    assert len(said) <= 300
+    assert said.isprintable()
+    return False
+
+
+@given(altered_bytes(PAYLOAD.blob) | altered_json(PAYLOAD.blob))
+def test_no_altered_payload_is_accepted(blob: bytes) -> None:
+    assume(blob != PAYLOAD.blob)
+    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", blob, PAYLOAD.annotations)
+    assert not _accepts(cosign_payload, signature)
+
+
+@given(altered_bytes(PAYLOAD.annotations[NAME].encode()))
+def test_no_altered_signature_of_a_payload_is_accepted(altered: bytes) -> None:
+    text = altered.decode("utf-8", "surrogateescape")
+    assume(text != PAYLOAD.annotations[NAME])
+    signature = Signature(SignatureFormat.COSIGN_PAYLOAD, "", PAYLOAD.blob, {NAME: text})
+    assert not _accepts(cosign_payload, signature)
+
+
+@given(st.binary(max_size=500) | altered_json(payload()))
+def test_any_signed_payload_is_judged(blob: bytes) -> None:
+    """Also its author may be hostile, or another tool: claims are read without a fault."""
+    accepted = _accepts(cosign_payload, payload_signature(MINE, blob))
+    if accepted:
+        critical = json.loads(blob)["critical"]
+        assert critical["image"]["docker-manifest-digest"] == ARTIFACT.digest
+        assert critical["type"] == "cosign container image signature"
+
+
+@given(altered_bytes(BUNDLE) | altered_json(BUNDLE))
+@example(BUNDLE)
+def test_an_altered_bundle_is_accepted_for_the_signed_bytes_only(blob: bytes) -> None:
+    """Outside of these, a key's hint say, nothing is signed: altering it changes no verdict."""
+    if _accepts(sigstore_bundle, bundle_signature(blob)):
+        document = json.loads(blob)
+        signed = document["dsseEnvelope"]
+        original = json.loads(BUNDLE)
+        assert base64.b64decode(signed["payload"]) == statement()
+        assert signed["payloadType"] == original["dsseEnvelope"]["payloadType"]
+        sigs = [each["sig"] for each in signed["signatures"]]
+        assert sigs == [original["dsseEnvelope"]["signatures"][0]["sig"]]
+        assert document["mediaType"] == original["mediaType"]
+
+
+@given(st.binary(max_size=500) | altered_bytes(statement()) | altered_json(statement()))
+def test_any_signed_statement_is_judged(body: bytes) -> None:
+    if _accepts(sigstore_bundle, bundle_signature(bundle(MINE, body))):
+        document = json.loads(body)
+        assert document["predicateType"] == sigstore_bundle.SIGNATURE_PREDICATE
+        assert document["_type"] == sigstore_bundle.STATEMENT_TYPE
+        digests = [each.get("digest", {}).get("sha256") for each in document["subject"]]
+        assert ARTIFACT.digest.removeprefix("sha256:") in digests

@@ -18,7 +18,7 @@ from tests.unit.signatures.making import (
     payload_signature,
 )
 
-from copyrator.signatures import cosign_payload, notation
+from copyrator.signatures import cosign_payload
 from copyrator.signatures import judge as module
 from copyrator.signatures.judge import BEYOND, SIGNATURE_CHECK, judge
 from copyrator.signatures.model import (
@@ -116,19 +116,6 @@ def test_reasons_are_limited_and_shared_between_requirements() -> None:
     assert verdict.failed == ("a", "b")
     assert len(verdict.failures) == SIGNATURE_FAILURES
     assert [each.entry for each in verdict.failures[:4]] == ["a", "b", "a", "b too"]
-
-
-def test_notation_is_asked_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def verify(*args: object) -> datetime:
-        asked.append(args)
-        return NOW + timedelta(days=1)
-
-    monkeypatch.setattr(notation, "verify", verify)
-    verdict = judge(Found(ARTIFACT, (ENVELOPE,)), [SignatureRequirement("r", (NOTATION,))], NOW)
-    assert asked == [(ARTIFACT, ENVELOPE, NOTATION, NOW)]
-    assert verdict.until == NOW + timedelta(days=1)
 
 
 def test_the_verdict_ends_with_what_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:

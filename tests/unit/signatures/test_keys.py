@@ -1,20 +1,23 @@
-"""Public keys of files: what is accepted, and what is refused and how it is said."""
+"""Keys of files, public and private: what is accepted, and what is refused and how it is said."""
 
 from __future__ import annotations
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import dsa, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric import dsa, ed448, rsa, x25519
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     PublicFormat,
     load_pem_public_key,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.signatures.attesting import signing_key
 from tests.unit.signatures.making import key, private_pem, public_pem, sign
 
+from copyrator.signatures.attestation import is_encrypted, read_private_key
 from copyrator.signatures.keys import read_keys, signer
 from copyrator.signatures.model import (
     SIGNATURE_KEY_BYTES,
@@ -174,16 +177,6 @@ def test_the_key_that_signed_is_found(kind: str) -> None:
             signer(keys, signature, message)
 
 
-@pytest.mark.parametrize("number", [1, 3, 4])
-def test_of_the_keys_that_did_not_sign_three_are_named(number: int) -> None:
-    keys = {f"{one}.pub": PUB for one in range(number)}
-    names = ["0.pub", "0.pub, 1.pub, 2.pub", "0.pub, 1.pub, 2.pub, …"][[1, 3, 4].index(number)]
-    with pytest.raises(InvalidSignatureError) as caught:
-        signer(keys, b"", b"message")
-    said = f"the signature is by none of the keys ({names}), or what it signs was altered"
-    assert str(caught.value) == said
-
-
 def test_the_limits_of_a_key_file_and_of_an_exponent_are_included() -> None:
     full = PUB + b"#" * (SIGNATURE_KEY_BYTES - len(PUB))
     assert read_keys({"k": full}) == {"k": PUB}
@@ -191,3 +184,124 @@ def test_the_limits_of_a_key_file_and_of_an_exponent_are_included() -> None:
     largest = rsa.RSAPublicNumbers(2**31 - 1, modulus).public_key()
     pem = largest.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     assert read_keys({"k": pem}) == {"k": pem}
+
+
+PASSWORD = b"correct horse"
+
+
+def encrypted(kind: str = "P-256") -> bytes:
+    locked = BestAvailableEncryption(PASSWORD)
+    return key(kind).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
+
+
+@pytest.mark.parametrize("kind", ["P-256", "P-384", "ed25519"])
+def test_plain_and_encrypted_keys_are_read(kind: str) -> None:
+    for content, password in ((private_pem(key(kind)), None), (encrypted(kind), PASSWORD)):
+        read = read_private_key("key.pem", content, password)
+
+        assert read.public_key() == signing_key(kind).public_key()
+
+
+COSIGN = (
+    b"-----BEGIN ENCRYPTED %s PRIVATE KEY-----\neyJrZGYi\n-----END ENCRYPTED %s PRIVATE KEY-----\n"
+)
+UNUSABLE: dict[str, tuple[bytes, bytes | None, str]] = {
+    "a wrong password": (encrypted(), b"S3cret-wrong", "its password is wrong"),
+    "no password": (encrypted(), None, "key.pem is encrypted, and there is no password"),
+    "an empty password": (encrypted(), b"", "key.pem is encrypted, and there is no password"),
+    "a password too many": (private_pem(key("P-256")), PASSWORD, "isn't encrypted, and there is"),
+    "cosign's own format": (
+        COSIGN % (b"SIGSTORE", b"SIGSTORE"),
+        PASSWORD,
+        "-pkeyopt ec_paramgen_curve:P-256`, store that file, and give it to cosign with `cosign",
+    ),
+    "cosign's older format": (COSIGN % (b"COSIGN", b"COSIGN"), PASSWORD, "cosign's own format"),
+    "a public key": (public_pem(key("P-256")), None, "is a public key: store the private key"),
+    "RSA": (private_pem(key("RSA-1024")), None, "is an RSA key: use P-256, P-384 or Ed25519"),
+    "RSA in PKCS #1": (
+        private_pem(key("RSA-1024"), PrivateFormat.TraditionalOpenSSL),
+        None,
+        "is an RSA key",
+    ),
+    "SEC 1": (
+        private_pem(key("P-256"), PrivateFormat.TraditionalOpenSSL),
+        None,
+        "isn't PKCS #8: convert it with `openssl pkcs8 -topk8`",
+    ),
+    "OpenSSH": (
+        key("ed25519").private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()),
+        None,
+        "is a key of OpenSSH",
+    ),
+    "another curve": (private_pem(key("P-521")), None, "on the curve secp521r1: use P-256"),
+    "another algorithm": (
+        private_pem(ed448.Ed448PrivateKey.generate()),
+        None,
+        "key.pem is a key of another algorithm: use P-256, P-384 or Ed25519",
+    ),
+    "another label": (
+        b"-----BEGIN DSA PRIVATE KEY-----\nAAAA\n-----END DSA PRIVATE KEY-----\n",
+        None,
+        "key.pem isn't a private key (BEGIN PRIVATE KEY)",
+    ),
+    "two keys": (
+        private_pem(key("P-256")) * 2,
+        None,
+        "key.pem has several PEM blocks: leave one private key (BEGIN PRIVATE KEY)",
+    ),
+    "nothing": (
+        b"",
+        None,
+        "key.pem isn't PEM: store one private key (BEGIN PRIVATE KEY)",
+    ),
+    "garbage": (b"\x00\xff", None, "isn't PEM"),
+    "garbage in PEM": (
+        b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        None,
+        "can't be read as a private key",
+    ),
+    "a certificate": (
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        None,
+        "is a certificate",
+    ),
+    "too long": (b"#" * 17_000 + private_pem(key("P-256")), None, "has more than 16384 bytes"),
+}
+
+
+WHOLE_OF_PRIVATE = {"another algorithm", "another label", "two keys", "nothing"}
+"""Those whose sentence stands there as a whole."""
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_others_are_refused_with_the_remedy(what: str) -> None:
+    content, password, why = UNUSABLE[what]
+    with pytest.raises(TrustError) as caught:
+        read_private_key("key.pem", content, password)
+
+    text = str(caught.value)
+    assert text == why if what in WHOLE_OF_PRIVATE else why in text
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    for line in [*content.decode(errors="replace").splitlines(), (password or b"").decode()]:
+        assert len(line) < 4 or line.startswith("-----") or line not in text
+
+
+def test_a_key_shows_nothing_of_itself() -> None:
+    read = read_private_key("key.pem", private_pem(key("P-256")))
+
+    assert str(read.private_numbers().private_value) not in repr(read)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (private_pem(key("P-256")), False),
+        (encrypted(), True),
+        (encrypted() * 2, False),
+        (encrypted().ljust(SIGNATURE_KEY_BYTES, b"\n"), True),
+        (encrypted().ljust(SIGNATURE_KEY_BYTES + 1, b"\n"), False),
+        (b"", False),
+    ],
+)
+def test_a_file_of_one_encrypted_key_says_so(content: bytes, expected: bool) -> None:
+    assert is_encrypted(content) is expected

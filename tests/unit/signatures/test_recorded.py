@@ -29,35 +29,6 @@ def test_our_verdict_is_the_real_tools_or_stricter(row: Row) -> None:
         assert holds == row.holds, reason or "we accept it"
 
 
-PLAIN = {
-    "cosign2-p256": "key p256",
-    "cosign2-rsa3072": "key rsa3072",
-    "cosign3-p256": "key p256",
-    "cosign3-p384": "key p384",
-    "cosign3-fallback-tag": "key p256",
-    "cosign3-payload": "key p256",
-    "payload-by-hand-ed25519": "key ed25519",
-    "notation-es256": "own CA, own subject",
-    "notation-ps256": "own CA, own subject",
-    "notation-fallback-tag": "own CA, own subject",
-    "notation-certificate-expired-stamped": "own CA, own time stamps",
-    "keyless": "keyless, own root",
-    "attested-p256": "attested by p256",
-    "attested-p384": "attested by p384",
-    "attested-ed25519": "attested by ed25519",
-    "attested-fallback-tag": "attested by p256",
-    "attested-cosign3-p256": "attested by p256",
-    "attested-cosign3-p384": "attested by p384",
-}
-
-
-@pytest.mark.parametrize(("case", "policy"), PLAIN.items(), ids=PLAIN.keys())
-def test_what_is_signed_as_it_should_be_is_accepted(case: str, policy: str) -> None:
-    (row,) = (row for row in ROWS if row.name == (case, policy))
-
-    assert verdict(RECORDING, row)[0]
-
-
 def test_what_the_operator_attests_is_accepted_by_cosign_without_further_options() -> None:
     rows = {
         row.name[0]: row

@@ -190,18 +190,6 @@ def test_slots_go_round_between_groups(groups: list[tuple[str, int]]) -> None:
     simulate(main)
 
 
-async def test_a_limit_keeps_nothing_of_those_that_gave_up() -> None:
-    limit = FairLimit(each=1, together=1)
-    await limit.acquire("a")
-    waiting = [asyncio.create_task(limit.acquire(group)) for group in "abc"]
-    await asyncio.sleep(0)
-    assert len(limit) == 3
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert len(limit) == 1
-
-
 async def test_work_for_no_tenant_has_no_limit() -> None:
     limit = FairLimit(each=1, together=1)
     async with asyncio.timeout(60), limit.slot("a"), limit.slot(None), limit.slot(None):
@@ -250,12 +238,6 @@ async def test_another_namespaces_newest_is_dropped_only_if_it_still_has_more(
     assert sorted(await served(queue)) == sorted(set(items.split()) - {dropped})
 
 
-async def test_namespaces_take_turns_and_their_items_stay_in_order() -> None:
-    queue, dropped = filled(9, "a1", "a2", "a3", "b1", "b2", "c1")
-    assert dropped == []
-    assert await served(queue) == ["a1", "b1", "c1", "a2", "b2", "a3"]
-
-
 async def test_a_namespace_that_fills_the_queue_again_and_again_is_served_once_in_a_turn() -> None:
     queue, _ = filled(4, "b1", "c1", "b2")
     found = []
@@ -276,25 +258,6 @@ async def test_a_consumer_that_gives_up_takes_nothing_along() -> None:
     await asyncio.gather(gives_up, return_exceptions=True)
     async with asyncio.timeout(60):
         assert await queue.get() == "a1"
-
-
-async def test_who_joins_waits_for_the_last_item_also_for_one_that_came_meanwhile() -> None:
-    queue, _ = filled(3, "a1", "b1")
-    joined = asyncio.create_task(queue.join())
-    await asyncio.sleep(0)
-    await queue.get()
-    queue.done()
-    await queue.get()
-    await asyncio.sleep(0)
-    assert not joined.done()  # it is in progress
-    queue.done()
-    queue.put("a", "a2")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not joined.done()
-    await queue.get()
-    queue.done()
-    await asyncio.wait_for(joined, 60)
 
 
 # --- the queue of keys ---------------------------------------------------------------------------

@@ -95,8 +95,8 @@ class Planned:
         assert self.condition_of(JOB) == "Complete", self.types("logs --plan")
         self.write_status(self.plan(), waits=True)
 
-    def make_job(self, name: str, command: tuple[str, ...] | None = None, **labels: str) -> None:
-        """A plan Job as the operator makes them, with another command where one is given."""
+    def make_job(self, name: str) -> None:
+        """A plan Job as the operator makes them."""
         body = self.body
         spec = parse_bundle(body, BundleDefaults())
         assert isinstance(spec, BundleSpec)
@@ -115,9 +115,6 @@ class Planned:
         )
         values = SealedValues(name, 0, render_salt=render_salt)
         job = build_plan_job(order, values, name, NONCE)
-        job["metadata"]["labels"] |= labels
-        if command is not None:
-            job["spec"]["template"]["spec"]["containers"][0]["command"] = list(command)
         self.team.api.create(self.team.path("jobs"), job)
 
         until(lambda: self.condition_of(name), lambda: f"the Job {name} ends")

@@ -10,7 +10,6 @@ from tests.e2e.cli.plans.planned import (
     ANN,
     APPROVE,
     DAY,
-    JOB,
     LOOK,
     NONCE,
     PLAN,
@@ -48,40 +47,6 @@ def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
     assert f"\nTo decide: copyrator approve bundle {planned.name} or copyrator reject" in shown
 
 
-def test_programs_get_the_same_as_json_yaml_and_names(planned):
-    found = json.loads(planned.types("plan -o json", code=2))
-    assert found["apiVersion"] == "cli.copyrator.flant.com/v1"
-    assert (found["kind"], found["plan"]["id"]) == ("BundlePlan", PLAN)
-    assert [(one["type"], one["name"], one["risky"]) for one in found["operations"]] == [
-        ("create", "shop-app", False),
-        ("create", ROLE, True),
-    ]
-    assert "Create ConfigMap/shop-app" in found["diff"]
-    assert "kind: BundlePlan\n" in planned.types("plan -o yaml", code=2)
-    assert planned.types("plan -o name", code=2) == (
-        f"configmap/shop-app\nrole.rbac.authorization.k8s.io/{ROLE}\n"
-    )
-
-
-def test_what_isnt_bound_is_said_first_and_again_before_the_question(planned):
-    reason = "templates/app.yaml, line 3: lookup"
-    planned.write_status(planned.plan(bound=False, unbound=[reason], hidden=1), waits=True)
-    first = (
-        "Contents aren't bound: what is deployed may differ from what is shown, because\n"
-        f"  {reason}\n"
-        "Hidden from the diff by the chart: contents of 1 object\n"
-        f"Risky:\n  {RISKY}\n"
-    )
-    assert planned.types("plan", code=2).startswith(first)
-    said = planned.types("approve --yes --timeout 0")
-    assert said.startswith(first)
-    asked = (
-        f" {PLAN}: 2 operations: 2 create; 1 risky; its contents aren't bound. "
-        "What could still differ: contents (the condition AsApproved says so afterwards)."
-    )
-    assert asked in " ".join(said.split())
-
-
 def test_a_plan_without_operations_is_exit_code_0(planned):
     planned.write_status(
         planned.plan(operations=0, counts=None, risky=None, riskyOperations=0), waits=False
@@ -98,55 +63,6 @@ def test_without_the_right_to_the_log_the_status_is_shown_and_why_the_rest_is_no
     assert "KIND" not in said
 
 
-@pytest.mark.parametrize(
-    ("plan", "reason"),
-    [
-        ({"job": "gone"}, "the Job gone or its pod was deleted"),
-        ({"job": "../shop"}, "the Job ../shop or its pod was deleted"),
-        ({"revision": 2}, f"the log of the Job {JOB} has another plan"),
-    ],
-)
-def test_a_log_that_is_gone_or_of_another_plan_isnt_shown(planned, plan, reason):
-    planned.write_status(planned.plan(**plan), waits=True)
-    said = " ".join(planned.types("plan", code=2).split())
-    assert f"The operations and the diff can't be shown: {reason}. Where the log is gone" in said
-    assert "--refresh makes the plan again" in said
-    assert "shop-app" not in said
-
-
-GARBAGE = "printf 'copyrator-plan-begin \\033[2J\\n\\377\\n'; printf 'x%.0s' 1 2 3"
-
-
-def test_jobs_of_others_and_garbage_arent_shown(planned):
-    planned.make_job("garbage", ("sh", "-c", GARBAGE, "plan", "/d", "/s", NONCE))
-    planned.make_job("foreign", **{f"{ANN}bundle": "another"})
-    planned.make_job("failed", ("sh", "-c", "exit 1", "plan", "/d", "/s", NONCE))
-    for job, reason in (
-        ("garbage", "the Job garbage: its log doesn't end with a plan"),
-        ("foreign", "the Job foreign isn't a plan Job of this Bundle, by its owner or labels"),
-        ("failed", "the pod of the Job failed hasn't ended with exit code 0"),
-    ):
-        planned.write_status(planned.plan(job=job), waits=True)
-        said = " ".join(planned.types("plan", code=2).split())
-        assert f"can't be shown: {reason}" in said
-        assert "\033" not in said
-        planned.team.delete("jobs", job, propagationPolicy="Background")
-
-
-def test_refresh_asks_and_waits_for_the_new_plan(planned):
-    def act():
-        token = planned.annotations["plan-at"]
-        running = planned.plan(outcome="Running", id=None)
-        planned.write_status(running, waits=True, lastHandledPlan=token)
-        planned.write_status(planned.plan(id=PLAN[::-1]), waits=True)
-
-    with planned.operator(lambda found: "plan-at" in found, act):
-        said = planned.types("plan --refresh", code=2)
-    assert f"Plan:          {PLAN[::-1]}\n" in said
-    said = planned.types("plan --refresh --timeout 1", code=1)
-    assert "the operator didn't respond within 1 s" in said
-
-
 def test_refresh_says_why_nothing_can_be_planned_and_shows_no_older_plan(planned):
     def answer():
         planned.write_status(
@@ -157,40 +73,6 @@ def test_refresh_says_why_nothing_can_be_planned_and_shows_no_older_plan(planned
         said = planned.types("plan --refresh", code=1)
     assert "nothing can be planned now; status AwaitingApproval: the plan waits" in said
     assert "Plan:" not in said
-
-
-def test_refresh_of_a_bundle_whose_updates_are_off_isnt_waited_for(planned):
-    planned.team.annotate("shop", **{"disable-autoupdate": ""})
-    said = planned.types("plan --refresh", code=1)
-    assert "disable-autoupdate, so nothing is polled" in said
-    assert "plan-at" not in planned.annotations
-
-
-def test_other_commands_show_the_plan_and_who_approved(planned):
-    planned.write_status(
-        planned.plan(newer="1.1.0"),
-        waits=True,
-        attempted={"attempt": 1, "version": "0.9.0", "outcome": "Succeeded", "job": "shop-1",
-                   "plan": PLAN[::-1], "approvedBy": "ann"},
-        history=[{"version": "0.9.0", "outcome": "Succeeded", "approvedBy": "ann", "time": stamp(),
-                  "plan": PLAN[::-1]}],
-    )  # fmt: skip
-    said = plainly(planned.types("describe"))
-    assert f"Last approval: approved by ann, plan {PLAN[::-1]}\n" in said
-    assert f"Plan: {PLAN}\n State: waits for a decision; expires in AGE\n" in said
-    assert " Newer: 1.1.0 waits for the decision; " in said
-    assert f" Risky: {RISKY}\n" in said
-    assert f"To decide: copyrator approve bundle {planned.name} or copyrator reject" in said
-    said = plainly(planned.types("history"))
-    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON NOTE"
-    assert "Succeeded - approved by ann" in said
-    assert PLAN[::-1] in planned.types("history -o wide")
-    said = planned.stage.types(f"why {planned.name} --kind bundle")
-    assert "  State:         waits for a decision; expires in 23h\n" in said
-    log = planned.types("logs --plan")
-    assert "copyrator-plan-end" in log
-    assert "Error: changes planned" not in log
-    assert "has no Job with a log" in planned.types("logs", code=1)
 
 
 # Decisions
@@ -274,15 +156,6 @@ def test_who_is_impersonated_is_the_one_who_approved(planned, user, word):
     assert 'User "somebody-else" cannot get resource "bundles"' in said
 
 
-def test_a_plan_that_is_replaced_before_the_operator_sees_the_decision(planned):
-    def act():
-        planned.write_status(planned.plan(id=PLAN[::-1]), waits=True)
-
-    with planned.operator(lambda found: "approved-plan" in found, act):
-        said = planned.types("approve --yes", code=1)
-    assert f"plan {PLAN} was replaced by {PLAN[::-1]}, so your decision doesn't count" in said
-
-
 @contextmanager
 def asked(planned):
     """`approve` at a terminal, once it has shown the plan."""
@@ -310,40 +183,6 @@ def test_a_person_is_asked(planned):
         one.type("y\n")
         assert one.read_to_the_end(process) == 0, one.output
     assert planned.annotations["approved-plan"] == PLAN
-
-
-def test_what_was_shown_is_what_is_approved(planned):
-    with asked(planned) as (one, process):
-        planned.write_status(planned.plan(id=PLAN[::-1]), waits=True)
-        one.type("y\n")
-        assert one.read_to_the_end(process) == 1
-    assert f"has the plan {PLAN[::-1]}, not {PLAN}" in " ".join(one.output.split())
-    assert planned.annotations == {}
-
-
-def test_a_rejected_plan_is_approved_once_the_operator_has_seen_no_decision(planned):
-    """An approval that was there when it was rejected doesn't count, whoever gave it."""
-    planned.team.annotate("shop", **{"approved-plan": PLAN, "rejected-plan": PLAN})
-    rejected = {"decision": "Rejected", "by": "ben", "at": stamp(), "approvalCleared": False}
-    planned.write_status(planned.plan(**rejected), waits=True)
-    said = planned.types("approve --yes --timeout 0", code=1)
-    assert f"plan {PLAN} was rejected by ben; approving it takes an answer of the operator" in said
-    assert planned.annotations == {"approved-plan": PLAN, "rejected-plan": PLAN}
-
-    said = planned.types("approve --yes --timeout 1", code=1)
-    assert "the annotations of its rejected plan were removed, but the operator hasn't seen" in said
-    assert planned.annotations == {}
-
-    def clear():
-        planned.write_status(planned.plan(**rejected | {"approvalCleared": True}), waits=True)
-        with planned.operator(lambda found: "approved-plan" in found, planned.decide("Approved")):
-            pass
-
-    planned.team.annotate("shop", **{"approved-plan": PLAN, "rejected-plan": PLAN})
-    with planned.operator(lambda found: not found, clear):
-        said = planned.types("approve --yes")
-    assert said.endswith(f"plan {PLAN} approved; status Deployed: it is deployed\n")
-    assert planned.annotations.keys() == {"approved-plan", "approved-by"}
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["by the annotation", "in the status"])

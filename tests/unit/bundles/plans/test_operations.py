@@ -121,14 +121,6 @@ def test_a_revision_is_a_number_that_a_release_can_have(line: str, expected: int
     assert read_revision(line) == expected
 
 
-def test_a_plan_is_written_as_its_job_prints_it() -> None:
-    plan = with_objects(3, ops("create ::Pod:a", "update ns:apps:Deployment:b"))
-
-    listed = "create ::Pod:a\nupdate ns:apps:Deployment:b\nobjects 2\n"
-    assert plan.text == f"revision 3\nrender none\n{listed}"
-    assert Plan(1, (), "a" * 64).text == f"revision 1\nrender {'a' * 64}\nobjects 0\n"
-
-
 @given(st.integers(1, 2**31 - 1), st.lists(operations).map(tuple))
 def test_a_plan_that_is_written_is_read_again(revision: int, found: tuple[Operation, ...]) -> None:
     for exact in (None, "e" * 64):
@@ -170,15 +162,6 @@ def test_a_chart_that_creates_its_namespace_itself_does_it_once() -> None:
     plan = Plan(1, ops("create ::Namespace:shop"))
 
     assert effects(plan, "shop") == plan.operations
-
-
-def test_operations_are_counted_by_type() -> None:
-    found = ops("update ::Pod:a", "create ::Pod:b", "update ::Pod:c", "apply ::Pod:d")
-    hooks = RenderedObjects(uninstall_hooks=ops("create ::Pod:e"))
-
-    counted = OperationCounts(create=1, update=2, apply=1, at_uninstall=1)
-    assert count_all(found, hooks) == counted
-    assert count_all((), RenderedObjects()) == OperationCounts()
 
 
 def test_an_apply_whose_dry_run_was_refused_is_called_blind() -> None:

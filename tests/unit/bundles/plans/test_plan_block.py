@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import STEP_SECONDS, assert_quick
 
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.engine.feature import Content, Features
 from copyrator.bundles.jobs.checks import Inexact
+from copyrator.bundles.jobs.outcome import DEPLOY_CONTAINER, JobRecord
+from copyrator.bundles.jobs.pod import JobKind
+from copyrator.bundles.jobs.rights import ServiceAccount
+from copyrator.bundles.plans.jobs import PlanDelay, PlanFault, PlanReader, PlanSubject, pinned_image
 from copyrator.bundles.plans.operations import (
     BEGIN,
     END,
@@ -141,11 +153,9 @@ def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
             "its plan isn't whole: no end line follows the 5000 operations",
         ),
         (block(*LINES).replace(f" {len(LINES)} ", " 2 "), "its plan isn't whole: no end line"),
-        (block(*LINES).replace(f" {len(LINES)} ", " 4 "), "its plan isn't whole: no end line"),
         (block(*LINES)[:-3], "its plan isn't whole: no end line follows the 3 operations"),
         (block(*LINES).replace(f"{END} {NONCE}", f"{END} {OTHER}"), "its plan isn't whole"),
         (block(*LINES).replace("Secret", "Sekret"), "its plan isn't what was printed"),
-        (block(*LINES).replace("Secret", "\ud800"), "its plan isn't what was printed"),
         (block(*LINES).replace("revision 2", "revision 3"), "its plan isn't what was printed"),
         (block(revision="revision 0"), "its plan begins with 'revision 0' instead of"),
         (block(*LINES, revision="update ::Pod:a"), "its plan begins with 'update ::Pod:a' inst"),
@@ -155,15 +165,10 @@ def test_hidden_objects_are_named_up_to_a_number_and_all_counted() -> None:
         (block("create ::Pod:ä"), "its plan has 'create ::Pod:ä', which is no operation"),
         (block("create ::Pod:" + '"' * 500), "its plan has 'create ::Pod:"),
         (block(render="B" * 64), "the first line of its last plan can't be read"),
-        (
-            block(objects=("has ::Pod:b", "has ::Pod:a")),
-            "its plan isn't sorted, or names something",
-        ),
         (block(objects=("had ::Pod:b", "has ::Pod:a")), "its plan has 'had ::Pod:b', which is no"),
         (block(objects=("at rollback: delete ::Pod:a",)), "its plan has 'at rollback: delete ::P"),
         (block(objects=("at install: create ::Pod:a",)), "its plan has 'at install: create ::Pod"),
         (block(objects=("create ::Pod:a",)), "its plan has 'create ::Pod:a', which is no object"),
-        (block(objects=("has ::Pod:" + '"' * 500,)), "its plan has 'has ::Pod:"),
         (block(hidden=("B/a", "A/a")), "its plan isn't sorted, or names something twice"),
         (block(hidden=("A/a b",)), "its plan has 'hidden A/a b', which is no hidden object"),
         (block(hidden=("a" * 400,)), "its plan has 'hidden aaa"),
@@ -226,7 +231,6 @@ def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
         ("", "its log doesn't end with a plan"),
         ("Error: x", "its log doesn't end with a plan"),
         (f"{END} {NONCE}", "its log doesn't end with a plan"),
-        (f"{END} {NONCE} 1 0 0 ", "its log doesn't end with a plan"),
         (f"{END} {NONCE} 1 0 0X", "its log doesn't end with a plan"),
         (f"{END} {OTHER} 1 0 0", "its log ends with a plan that has another Job's nonce"),
         (f"{END} {NONCE} 5001 0 0", "it has 5001 operations; at most 5000 are accepted"),
@@ -313,11 +317,140 @@ def test_the_largest_block_is_read_in_one_step_of_the_loop() -> None:
     assert isinstance(read_block(log, NONCE), Plan)
 
 
-@pytest.mark.measures
-def test_a_block_of_hooks_only_is_read_in_one_step_of_the_loop() -> None:
-    kinds = ("at uninstall: create ", "hook ")
-    lines = tuple(f"{kind}::Pod:{i:020}" for kind in kinds for i in range(PLAN_OPERATIONS))
-    log = block(*(f"delete ::Pod:{i:020}" for i in range(PLAN_OPERATIONS)), objects=lines)
+# --- Of which container's log a plan is read: only of one that ended well, of a complete Job
 
-    assert_quick(lambda: read_block(log, NONCE), STEP_SECONDS)
-    assert isinstance(read_block(log, NONCE), Plan)
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
+DONE = JobRecord("apps", "shop-plan-1", "u", "shop", "b", JobKind.PLAN, 1, NOW, NOW, complete=True)
+MADE_OF = PlanSubject(ServiceAccount("apps", "werf"), "werf:2", Content(()))
+
+
+class FakeOutput:
+    """One pod whose log ends with a plan."""
+
+    def __init__(self, code: int | None) -> None:
+        ended = {} if code is None else {"terminated": {"exitCode": code}}
+        self.pod = {
+            "status": {"containerStatuses": [{"name": DEPLOY_CONTAINER, "state": ended}]},
+        }
+
+    async def pods(self, _job: JobRecord) -> list[dict[str, Any]]:
+        return [self.pod]
+
+    async def read_log(self, _pod: Any, *, tail_lines: int, limit_bytes: int) -> str:
+        return "".join(block().splitlines(keepends=True)[-tail_lines:])[-limit_bytes:]
+
+    async def log_end(self, _pods: Any) -> str:
+        return f"Error: it failed\n{block()}"
+
+
+class NothingSecret:
+    async def redacted(
+        self, _namespace: str, _secrets: Any, texts: list[str], _written: Any
+    ) -> list[str]:
+        return texts
+
+
+def read(job: JobRecord, code: int | None) -> Plan | PlanFault | PlanDelay:
+    async def reading() -> Plan | PlanFault | PlanDelay:
+        was_read = asyncio.Event()
+        memories = Memories()
+        context: Any = SimpleNamespace(
+            clock=lambda: NOW,
+            timing=BundleTiming(),
+            memories=memories,
+            schedule=SimpleNamespace(changed=lambda _key, _why: was_read.set()),
+        )
+        jobs: Any = SimpleNamespace(output=FakeOutput(code))
+        redaction: Any = NothingSecret()
+        reader = PlanReader(context, jobs, Features((), memories), redaction)
+        key = BundleKey("team", "shop")
+        assert reader.read(key, job, NONCE, MADE_OF) is None
+        await was_read.wait()
+        found = reader.read(key, job, NONCE, MADE_OF)
+        assert found is not None
+        return found
+
+    return asyncio.run(reading())
+
+
+def test_the_log_of_a_container_that_ended_well_has_the_plan() -> None:
+    found = read(DONE, 0)
+    assert isinstance(found, Plan)
+    assert found.revision == 2
+
+
+@pytest.mark.parametrize("code", [1, 12, 137, None])
+def test_the_log_of_a_container_that_failed_is_no_plan_whatever_its_job_says(
+    code: int | None,
+) -> None:
+    found = read(DONE, code)
+    assert isinstance(found, PlanFault)
+    assert "it failed" in found.message
+
+
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "BackoffLimitExceeded"])
+def test_the_container_that_plans_decides_whatever_becomes_of_injected_ones(reason: str) -> None:
+    failed = replace(DONE, complete=False, failed=reason)
+    assert isinstance(read(failed, 0), Plan)
+    assert isinstance(read(failed, 1), PlanFault)
+
+
+# --- A plan's Job has the image that its pod ran
+
+
+REPO = "registry.werf.io/werf/werf"
+
+SHA = f"sha256:{'6' * 64}"
+
+PINNED = f"{REPO}@{SHA}"
+
+TAGGED = f"{REPO}:2.67.0"
+
+
+@pytest.mark.parametrize(
+    ("image", "reported", "expected"),
+    [
+        pytest.param(TAGGED, PINNED, PINNED, id="containerd"),
+        pytest.param(REPO, f"docker-pullable://{PINNED}", PINNED, id="Docker"),
+        pytest.param("org/werf:2", f"docker.io/org/werf@{SHA}", f"org/werf@{SHA}", id="no host"),
+        pytest.param("docker.io/org/werf:2", f"org/werf@{SHA}", f"docker.io/org/werf@{SHA}"),
+        pytest.param("org/werf:2", f"index.docker.io/org/werf@{SHA}", f"org/werf@{SHA}"),
+        pytest.param("werf:2", f"docker.io/library/werf@{SHA}", f"werf@{SHA}", id="official"),
+        pytest.param("werf", f"docker-pullable://werf@{SHA}", f"werf@{SHA}", id="cri-dockerd"),
+        pytest.param("R.example/werf:2", f"r.example/werf@{SHA}", f"R.example/werf@{SHA}"),
+        pytest.param("r.example:443/werf", f"r.example/werf@{SHA}", f"r.example:443/werf@{SHA}"),
+        pytest.param("localhost/werf:2", f"localhost/werf@{SHA}", f"localhost/werf@{SHA}"),
+        pytest.param(f"{REPO}:2@{SHA}", SHA, f"{REPO}:2@{SHA}", id="named by the spec"),
+        pytest.param(f"localhost:5000/werf@{SHA}", PINNED, f"localhost:5000/werf@{SHA}"),
+        pytest.param(TAGGED, "", None, id="nothing"),
+        pytest.param(TAGGED, SHA, None, id="bare digest: containers/storage"),
+        pytest.param(TAGGED, "6" * 64, None, id="bare ID: CRI-O"),
+        pytest.param(TAGGED, f"docker://{SHA}", None, id="ID of Docker"),
+        pytest.param(TAGGED, f"other.example/werf@{SHA}", None, id="another repository"),
+        pytest.param("werf:2", f"docker.io/library/import-2026-01-01@{SHA}", None, id="loaded"),
+        pytest.param("org/werf:2", f"docker.io/library/org/werf@{SHA}", None),
+        pytest.param("org/werf:2", f"org.example/org/werf@{SHA}", None),
+        pytest.param("r.example:5000/werf:2", f"r.example/werf@{SHA}", None, id="another port"),
+        pytest.param("localhost/werf:2", f"docker.io/localhost/werf@{SHA}", None),
+        pytest.param(TAGGED, f"{REPO}@sha256:{'6' * 63}", None, id="short digest"),
+        pytest.param(TAGGED, f"{REPO}:2.75.0", None, id="tag"),
+    ],
+)
+def test_the_image_is_pinned_by_what_the_pod_ran(
+    image: str, reported: str, expected: str | None
+) -> None:
+    other = {"name": "login", "imageID": f"{REPO}@sha256:{'9' * 64}"}
+    pods = [{"status": {"containerStatuses": [other, {"name": "werf", "imageID": reported}]}}]
+
+    assert pinned_image(pods, image) == expected
+    assert pinned_image([], TAGGED) is None
+
+
+def test_a_runtime_may_report_an_id_and_the_digest_as_the_image() -> None:
+    """CRI-O, as on OpenShift 4.15 and later."""
+    status = {"name": "werf", "imageID": "5" * 64, "image": PINNED}
+    pods = [{"status": {"containerStatuses": [status]}}]
+
+    assert pinned_image(pods, TAGGED) == PINNED
+    assert pinned_image(pods, "org/werf:2") is None

@@ -67,15 +67,10 @@ FILE = "ConfigMap shop-values values.yaml"
             values(BASE.replace("image: a", "tag: 'a'")),
             (f"{FILE}: image (removed), tag (added)",),
         ),
-        (values("port: 1\n"), values("port: '1'\n"), (f"{FILE}: port",)),
-        (values("a: {}\n"), values("a: []\n"), (f"{FILE}: a",)),
-        (values("a: [[], b]\n"), values("a: [[b]]\n"), (f"{FILE}: a",)),
-        (values("a: !x b\n"), values("a: b\n"), (f"{FILE}: a",)),
         # Only comments or layout, so no key changed: but the file did.
         (values(BASE), values(f"# new\n{BASE}"), (FILE,)),
         # No plain map of keys: the file alone is named.
         *((values(BASE), values(other), (FILE,)) for other in ("- a", "a", "a: [", "? [a]\n: b")),
-        (values(BASE), values("a b: c\n"), (FILE,)),
         (values(BASE), values("a: b\n---\nc: d\n"), (FILE,)),
         (values(BASE), values("\x00"), (FILE,)),
         (
@@ -106,7 +101,6 @@ FILE = "ConfigMap shop-values values.yaml"
         # As many files as are listed before, and too many now.
         (values(BASE), lambda: Inputs((SourceHash("ConfigMap shop-values", "2"),)),
          ("ConfigMap shop-values",)),
-        (values("[a]: b"), values("[a]: c"), (FILE,)),
         (values("a: !x b\n"), values("a: !y b\n"), (f"{FILE}: a",)),
         (values("a: &x b\n"), values("a: &y b\n"), (f"{FILE}: a",)),
     ],

@@ -10,14 +10,27 @@ from typing import Any, cast
 
 import pytest
 from tests.replacing import replace
+from tests.unit.bundles.job_samples import ORDER
 
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.engine.bundle import Memories
 from copyrator.bundles.engine.sealed import SealStore
-from copyrator.bundles.jobs.script import SALT, SealedFile, seal_of
+from copyrator.bundles.jobs.job import werf_env
+from copyrator.bundles.jobs.script import SALT, seal_of
 from copyrator.bundles.plans.fields import ApprovedPlan, Baseline
-from copyrator.bundles.plans.orders import OPERATIONS, approved_operations
-from copyrator.bundles.plans.secrets import PlanStore, operations_secret
+from copyrator.bundles.plans.operations import Operation, OperationType, RenderedObjects
+from copyrator.bundles.plans.orders import (
+    OPERATIONS,
+    SealedValues,
+    sealed_value,
+)
+from copyrator.bundles.plans.secrets import (
+    PlanStore,
+    ReleaseInventory,
+    operations_secret,
+    read_release,
+)
 from copyrator.kube.errors import AlreadyExists, NotFound
 
 KEY = b"the operator's hash key"
@@ -104,12 +117,89 @@ def test_without_its_seal_or_with_another_jobs_there_is_none() -> None:
     assert read(client, replace(kept, job="job-2")) is None
 
 
-def test_the_operations_are_checked_in_a_copy_of_their_own() -> None:
-    """They are mounted from the Secret of the plan's Job, with its salt."""
-    assert operations_secret("shop-plan-1") == "shop-plan-1-operations"
-    assert approved_operations("0" * 64) == SealedFile(
-        path="/run/copyrator/approved/operations",
-        salt="/run/copyrator/approved/salt",
-        copy="/tmp/approved",
-        sha256="0" * 64,
-    )
+# --- What an uninstall may delete: the union of approved plans, and nothing of the stored release
+
+
+HOOK = Operation(OperationType.CREATE, "", "batch", "Job", "clean")
+ONE = RenderedObjects(frozenset({"::ConfigMap:a", "::ConfigMap:b"}))
+TWO = RenderedObjects(
+    frozenset({"::ConfigMap:b", ":batch:Job:clean"}),
+    frozenset({":batch:Job:clean"}),
+    (replace(HOOK, name="back"),),
+    (HOOK,),
+    frozenset({":batch:Job:clean"}),
+)
+FIRST = BundleStatus(attempted=Attempted(attempt=1))
+
+
+def deployed(plan: str | None) -> BundleStatus:
+    there = Deployed(version="1.0", digest="sha256:a", plan_job=plan)
+    return BundleStatus(attempted=Attempted(attempt=7), deployed=there)
+
+
+def test_it_is_the_union_of_all_plans_since_the_release_began() -> None:
+    found = ReleaseInventory().with_plan("p1", ONE, FIRST)
+    found = found.with_plan("p2", TWO, deployed("p1"))
+
+    assert found.is_complete(deployed("p1"))
+    assert [str(one) for one in found.deletions] == [
+        "delete ::ConfigMap:a",
+        "delete ::ConfigMap:b",
+        "delete :batch:Job:clean",
+    ]
+    assert found.objects.uninstall_hooks == (HOOK,)
+    assert found.hooks_as_account == {HOOK}
+    assert found.objects.rollback_hooks == (), "they are of one version, not of the release"
+    assert read_release(found.to_text()) == found
+
+
+def test_the_same_again_changes_nothing_so_that_nothing_is_written() -> None:
+    found = ReleaseInventory().with_plan("p1", ONE, FIRST)
+
+    assert found.with_plan("p2", ONE, deployed("p1")) == found
+
+
+@pytest.mark.parametrize("former", [None, "p0"])
+def test_what_an_older_operator_deployed_is_not_known_until_a_known_plan_is_deployed(
+    former: str | None,
+) -> None:
+    found = ReleaseInventory().with_plan("p1", ONE, deployed(former))
+
+    assert not found.is_complete(deployed(former))
+    assert found.is_complete(deployed("p1"))
+    again = found.with_plan("p2", TWO, deployed("p1"))
+    assert again.is_whole
+    assert again.is_complete(deployed("p2"))
+
+
+def test_a_release_that_an_attempt_without_a_known_plan_began_is_not_whole() -> None:
+    failed = replace(FIRST, attempted=Attempted(attempt=2))
+
+    assert not ReleaseInventory().with_plan("p2", ONE, failed).is_complete(failed)
+
+
+def test_the_plans_that_are_named_are_bounded() -> None:
+    found = ReleaseInventory()
+    for number in range(50):
+        found = found.with_plan(f"p{number}", ONE, deployed("other"))
+
+    assert len(found.plans) == 20
+    assert found.plans[-1] == "p49"
+
+
+# --- The copies of values that a Job checks
+
+
+def test_werf_reads_more_than_a_thousand_files_in_their_order() -> None:
+    def variables(count: int) -> dict[str, str]:
+        files = tuple(sealed_value(0, i, f"{i}.yaml", "0" * 64) for i in range(count))
+        env = werf_env(SealedValues("x", 1, files).add_to(ORDER))
+        return {name: value for name, value in env.items() if "VALUES" in name}
+
+    names = list(variables(1001))
+    assert names == sorted(names)
+    assert (names[0], names[-1]) == ("WERF_VALUES_OPERATOR_0000", "WERF_VALUES_OPERATOR_1000")
+    assert variables(2) == {
+        "WERF_VALUES_OPERATOR_000": "/tmp/values-0000",
+        "WERF_VALUES_OPERATOR_001": "/tmp/values-0001",
+    }

@@ -76,12 +76,9 @@ def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
 @pytest.mark.parametrize(
     ("group", "kind", "plural", "namespaced"),
     [
-        ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", False),
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", False),
         ("", "Namespace", "namespaces", False),
-        ("", "PersistentVolume", "persistentvolumes", False),
+        ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", False),
         ("example.com", "Tenant", "tenants", False),
-        ("", "PersistentVolumeClaim", "persistentvolumeclaims", True),
         ("rbac.authorization.k8s.io", "Role", "roles", True),
         ("example.com", "Thing", "things", True),
     ],
@@ -98,12 +95,6 @@ def test_objects_in_no_namespace_are_tracked_by_events_in_default(
     assert found["app", "events"] == ("list", "watch")
     events = [one for one in own if one.resource == "events"]
     assert events == [RequiredPermission("default", "", "events", ("list", "watch"))]
-
-
-def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> None:
-    kinds = {KindIn("", "", "Secret"): SECRETS, KindIn("app", "", "Secret"): SECRETS}
-    found = [one for one in required_permissions("app", kinds) if one.resource == "secrets"]
-    assert found == [RequiredPermission("app", "", "secrets", VERBS)]
 
 
 def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:

@@ -10,7 +10,7 @@ from tests.component.bundles.approvals import annotate, condition
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry, answering
+from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.features.windows.fields import DAYS
 
@@ -51,18 +51,6 @@ async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
     assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
 
 
-async def test_a_listed_tag_that_the_registry_lost_is_passed_over(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    digest = registry.put("app", "1.1.0", "there")
-    registry.put("app", "1.2.0", "lost")
-    registry.fault, registry.fault_at = answering(404), "/manifests/1.2.0"
-    bundle(version="1.*", minAge="1h")
-    await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert deployed(cluster) == digest
-
-
 async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -78,21 +66,6 @@ async def test_a_former_digest_that_the_registry_lost_is_passed_over(
     operator.let_pass(timedelta(hours=1))
     await eventually(lambda: deployed(cluster) == last)
     assert lost not in [one["digest"] for one in cluster.status()["history"]]
-
-
-async def test_an_update_is_up_to_date_only_where_what_is_chosen_is_deployed(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    cluster.ends = fail
-    bundle(version="1.*", minAge="1s", retry={"limit": 0})
-    await run(timer_interval=1.0)
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "Quarantined"))
-    cluster.ends = succeed
-    registry.put("app", "1.1.0", "next")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "UpToDate"))
-    cluster.ends = fail
-    registry.put("app", "1.2.0", "bad")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("False", "Quarantined"))
 
 
 @pytest.mark.needs("windows")

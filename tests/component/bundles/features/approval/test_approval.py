@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
+    PATIENT,
     annotate,
     approve,
     condition,
@@ -20,8 +23,8 @@ from tests.component.bundles.approvals import (
     secrets,
     waits,
 )
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
-from tests.component.bundles.fake_werf import CREATE, Werf
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.telling import Told
 from tests.component.bundles.test_gitops import gitops_health, gitops_message
@@ -29,9 +32,10 @@ from tests.component.bundles.test_metrics import shown, shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry, answering
 
-SHA = f"sha256:{'6' * 64}"
-
 pytestmark = pytest.mark.usefixtures("registry")
+
+
+SHA = f"sha256:{'6' * 64}"
 
 
 async def test_a_decision_names_the_id_of_the_plan_that_waits(
@@ -83,20 +87,6 @@ async def test_the_approved_werf_runs_by_the_digest_that_the_node_reports_or_it_
     assert {one["image"] for one in pod["containers"]} == {runs or image}
 
 
-async def test_the_id_of_another_bundle_s_equal_plan_means_nothing(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    bundle("other", approval=ALWAYS)
-    operator = await run()
-    found = await waits(cluster)
-    theirs = await waits(cluster, name="other")
-    assert found["id"] != theirs["id"]
-    approve(cluster, theirs)
-    await idle(operator)
-    assert cluster.jobs() == []
-
-
 async def test_an_approval_that_comes_while_the_plan_is_made_anew_counts_for_an_equal_one(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -115,23 +105,6 @@ async def test_an_approval_that_comes_while_the_plan_is_made_anew_counts_for_an_
 
     assert status["plan"]["id"] == first["id"]
     assert status["plan"]["job"] != first["job"]
-
-
-async def test_of_two_approvers_the_first_is_named_and_there_is_one_deploy(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    operator = await run()
-    found = await waits(cluster)
-    werf.holds_deploys = True
-    approve(cluster, found, "ann")
-    await eventually(lambda: len(cluster.jobs()) == 1)
-    approve(cluster, found, "cleo")
-    await idle(operator)
-    werf.finish(cluster.jobs()[0])
-    status = await deployed(cluster)
-    assert (status["plan"]["by"], status["history"][0]["approvedBy"]) == ("ann", "ann")
-    assert len(werf.applied) == 1
 
 
 @pytest.fixture
@@ -155,49 +128,6 @@ async def test_a_plan_and_a_decision_are_told_by_one_event_each(
     assert (reasons.count("Planning"), reasons.count("PlanRejected")) == (2, 1)
 
 
-async def test_of_a_newer_version_too_a_decision_is_told_by_one_event(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    told: Told,
-) -> None:
-    bundle(approval=ALWAYS, version="1.*")
-    operator = await run(recorder=told, timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster, version="1.0.0")
-    await idle(operator)
-    told.clear()
-    registry.put("app", "1.1.0", "two")
-    reject(cluster, await waits(cluster, version="1.1.0"))
-    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
-    await idle(operator)
-    assert told == [
-        ("Normal", "Planning"),
-        ("Normal", "AwaitingApproval"),
-        ("Normal", "PlanRejected"),
-    ]
-
-
-async def test_a_plan_of_a_newer_version_that_fails_is_a_warning(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    werf: Werf,
-    told: Told,
-) -> None:
-    bundle(approval=ALWAYS, version="1.*", retry={"backoff": "1h"})
-    await run(recorder=told, timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster, version="1.0.0")
-    cluster.refuse("create", "/jobs", 403, "exceeded quota")
-    registry.put("app", "1.1.0", "two")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "PlanFailed"))
-    await eventually(lambda: ("Warning", "PlanFailed") in told)
-
-
 async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(
     cluster: BundleCluster, run: Run, bundle: Make, told: Told
 ) -> None:
@@ -209,56 +139,6 @@ async def test_what_cannot_be_planned_yet_is_not_told_to_be_planned(
     assert told == [("Warning", "ServiceAccountMissing")]
     update = condition(cluster, "UpdatePending")
     assert update == ("True", "Planning")
-
-
-async def approved_while_suspended(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> tuple[Any, dict[str, Any]]:
-    """An operator, and the plan that was asked for, approved, and can't be deployed yet."""
-    bundle(approval=ALWAYS, suspend=True)
-    operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
-    found = plan(cluster)
-    approve(cluster, found)
-    await eventually(lambda: plan(cluster).get("decision") == "Approved")
-    return operator, found
-
-
-@pytest.mark.parametrize(
-    ("stopped", "is_named"),
-    [(True, False), (False, True)],
-    ids=["stopped, without a name", "running, with a name"],
-)
-async def test_an_approved_plan_that_is_rejected_is_not_deployed_whatever_is_removed_then(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, stopped: bool, is_named: bool
-) -> None:
-    """Also where the operator was stopped while it was rejected: the chart's policy denies removing
-    the rejection before it is recorded."""
-    operator, found = await approved_while_suspended(cluster, run, bundle)
-    if stopped:
-        await operator.stop()
-    by = {"approved-by": "ben"} if is_named else {}
-    annotate(cluster, **{"rejected-plan": found["id"]} | by)
-    if stopped:
-        operator = await run()
-    await eventually(lambda: plan(cluster).get("decision") == "Rejected")
-    cluster.change("bundles", "shop", spec={"suspend": None})
-    await waits(cluster, "PlanRejected")
-    for name in ("rejected-plan", "approved-plan", "approved-by"):
-        if stopped:
-            await operator.stop()
-        annotate(cluster, **{name: None})
-        if stopped:
-            operator = await run()
-        await idle(operator)
-        assert cluster.jobs() == []
-    refresh(cluster, "again")
-    anew = await waits(cluster)
-    assert (anew["rejections"], anew["id"] != found["id"]) == (1, True)
-    approve(cluster, found)  # by the rejected ID
-    await idle(operator)
-    assert cluster.jobs() == []
 
 
 async def test_an_approval_that_is_removed_after_it_was_seen_counts_also_after_a_restart(
@@ -339,20 +219,6 @@ async def test_a_bundle_that_is_deleted_leaves_nothing(
         assert secret["immutable"] is True
 
 
-async def test_a_deletion_uninstalls_without_approval(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """docs/trust.md says so."""
-    bundle(approval=ALWAYS)
-    await run(require_approval=(("*", "Always"),))
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-
-    cluster.drop(path_of("bundles", "shop"))
-
-    await eventually(lambda: cluster.jobs("uninstall"))
-
-
 async def test_gitops_tools_see_that_an_approval_is_waited_for(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -386,3 +252,227 @@ async def test_what_updates_wait_for_is_counted_also_where_an_older_version_runs
     registry.put("app", "1.1.0", "next")
     await eventually(lambda: pending(cluster) == "PlanUnstable")
     await shows(operator, {failing: 1, 'copyrator_bundles{reason="Deployed"}': 1})
+
+
+async def test_a_deletion_uninstalls_without_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """docs/trust.md says so."""
+    bundle(approval=ALWAYS)
+    await run(require_approval=(("*", "Always"),))
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+
+    cluster.drop(path_of("bundles", "shop"))
+
+    await eventually(lambda: cluster.jobs("uninstall"))
+
+
+A_MINUTE = timedelta(minutes=1)
+
+
+async def test_a_stream_of_pushes_replaces_no_plan_that_waits(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, version="1.*")
+    operator = await run(timer_interval=1.0)
+    found = await waits(cluster)
+    for number in range(1, 6):
+        registry.put("app", f"1.{number}.0", f"{number}")
+        registry.put("app", "1.0.0", f"pushed again {number}")
+        annotate(cluster, requestedAt=f"{number}")  # polls at once
+        await waits(cluster, newer=f"1.{number}.0", id=found["id"])
+    await idle(operator)
+    assert len(cluster.jobs("plan")) == 1
+    approve(cluster, found)
+    await eventually(lambda: werf.applied)
+    assert werf.applied[0][0] == found["digest"]
+    await waits(cluster, version="1.5.0")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_plan_that_nobody_decides_about_is_made_anew_when_it_expires(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    restart: bool,
+) -> None:
+    bundle(approval={"mode": "Always", "expires": "1m"})
+    operator = await run()
+    found = await waits(cluster)
+    if restart:
+        await operator.stop()
+        operator = await run()
+        await idle(operator)
+    werf.todo = lambda _: [CREATE, DELETE]
+    operator.let_pass(A_MINUTE)
+    again = await waits(cluster, number=2)
+    assert again["startedAt"] >= found["expiresAt"]
+    assert datetime.fromisoformat(again["startedAt"]) <= operator.now()
+    assert again["id"] != found["id"]
+
+
+async def test_a_suspended_bundle_is_planned_on_request_only(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, suspend=True)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Suspended")
+    await idle(operator)
+    assert cluster.runs == []
+    assert pending(cluster) == "Suspended"
+    werf.holds_plans = True
+    refresh(cluster)
+    await eventually(lambda: cluster.jobs("plan"))
+    await waits(cluster, "Planning", outcome="Running")
+    werf.holds_plans = False
+    werf.finish(cluster.jobs("plan")[0])
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    assert cluster.status()["lastHandledPlan"] == "now"
+    await waits(cluster)
+    approve(cluster, plan(cluster))
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+async def test_a_paused_bundle_is_not_planned_nor_deployed_and_a_decision_is_kept(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, metadata={"annotations": {"operator.werf.dev/plan-at": "1"}})
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert cluster.runs == []
+    assert registry.asked == []
+    annotate(cluster, **{"disable-autoupdate": None})
+    found = await waits(cluster)
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    asked = len(registry.asked)
+    approve(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    annotate(cluster, **{"approved-plan": None, "approved-by": None})
+    await idle(operator)
+    assert cluster.jobs() == []
+    assert len(registry.asked) == asked
+    annotate(cluster, **{"disable-autoupdate": None})
+    await deployed(cluster)
+
+
+@pytest.mark.parametrize(
+    "is_preview",
+    [
+        pytest.param(False, id="plan"),
+        pytest.param(True, id="preview", marks=pytest.mark.needs("previews")),
+    ],
+)
+async def test_a_plan_without_a_job_is_made_when_its_bundle_is_not_paused_any_more(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_preview: bool
+) -> None:
+    """The process died between the record and the Job, and then the Bundle was paused."""
+
+    def record() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.status().get("preview" if is_preview else "plan", {})
+        return found
+
+    refused = cluster.refuse("create", "/jobs", 500)
+    bundle(approval=None if is_preview else ALWAYS, suspend=is_preview)
+    if is_preview:
+        annotate(cluster, **{"plan-at": "now", "plan-version": "1.*"})
+    operator = await run()
+    await eventually(lambda: record().get("outcome") == "Running")
+    await operator.stop()
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    refused.clear()
+
+    operator = await run()
+    await eventually(lambda: "isn't created until the annotation" in record().get("message", ""))
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert cluster.runs == []
+    assert pending(cluster) != "Planning"
+
+    annotate(cluster, **{"disable-autoupdate": None})
+    await eventually(lambda: record()["outcome"] == "Planned")
+    assert (record()["number"], "message" in record()) == (1, False)
+    assert len(cluster.jobs("plan")) == 1
+
+
+async def test_what_waits_is_deployed_when_approval_is_no_longer_asked_for(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    cluster.change("bundles", "shop", spec={"approval": None})
+    status = await deployed(cluster)
+    assert "plan" not in status["history"][0]
+    assert [made for _, made in werf.applied] == [""]
+    await idle(operator)
+    assert secrets(cluster) == set()
+    # What was planned then is worth nothing later.
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    werf.revision = 1
+    annotate(cluster, forceAt="now")
+    await waits(cluster, number=2)
+
+
+async def test_an_approval_ends_with_a_deploy_that_needed_none(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "60s"})
+    operator = await run()
+    werf.ends = fail
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    werf.ends = succeed
+    cluster.change("bundles", "shop", spec={"approval": None})
+    await deployed(cluster)
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    werf.todo = lambda _: [UPDATE]
+    annotate(cluster, forceAt="now")
+    await waits(cluster)
+    await idle(operator)
+    assert len(werf.applied) == 2
+
+
+async def test_a_deploy_that_runs_when_approval_is_asked_for_ends_and_its_retry_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_deploys = True
+    bundle(retry=PATIENT)
+    operator = await run()
+    await eventually(lambda: len(cluster.jobs()) == 1)
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    await idle(operator)
+    cluster.end_job(cluster.runs[0], *fail({}))
+    found = await waits(cluster)
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
+    werf.holds_deploys = False
+    approve(cluster, found)
+    await deployed(cluster)
+
+
+def ttl(cluster: BundleCluster, number: int = 0) -> int | None:
+    found: int | None = cluster.jobs("plan")[number]["spec"].get("ttlSecondsAfterFinished")
+    return found
+
+
+@pytest.mark.parametrize("decide", [approve, reject], ids=["approved", "rejected"])
+async def test_the_job_of_a_plan_is_kept_as_long_as_it_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, decide: Callable[..., None]
+) -> None:
+    """Not by a timer of the Job: nobody may be there for longer than that."""
+    bundle(approval={"mode": "Always", "expires": "720h"})
+    operator = await run()
+    found = await waits(cluster)
+    await idle(operator)
+    assert ttl(cluster) is None
+    await operator.stop()
+    await run()
+    decide(cluster, found)
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600)

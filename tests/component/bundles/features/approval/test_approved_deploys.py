@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import (
@@ -18,10 +19,10 @@ from tests.component.bundles.approvals import (
     lose,
     operations,
     plan,
-    refresh,
     secrets,
     waits,
 )
+from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
@@ -69,23 +70,6 @@ async def test_a_force_and_a_request_are_asked_for_although_the_same_was_approve
     assert len(werf.applied) == 4
 
 
-async def test_a_plan_of_what_is_deployed_does_not_approve_a_force(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    operator = await run()
-    approve(cluster, await waits(cluster))
-    first = (await deployed(cluster))["plan"]
-    werf.todo = lambda _: [UPDATE]
-    refresh(cluster)
-    await eventually(lambda: plan(cluster)["outcome"] == "Planned" and plan(cluster) != first)
-    assert "decision" not in plan(cluster)
-    annotate(cluster, forceAt="now")
-    await waits(cluster)
-    await idle(operator)
-    assert len(werf.applied) == 1
-
-
 async def test_a_failed_apply_is_tried_again_as_far_as_it_was_approved(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -114,38 +98,6 @@ async def test_a_failed_apply_is_tried_again_as_far_as_it_was_approved(
     assert status["history"][0]["approvedBy"] == "cleo"
 
 
-async def test_the_secrets_of_a_superseded_approval_go(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, retry=PATIENT)
-    await run()
-    werf.ends = fail
-    approve(cluster, await waits(cluster))
-    await eventually(lambda: cluster.reason() == "DeployFailed")
-    werf.todo = lambda _: [DELETE]
-    approve(cluster, await waits(cluster, operations=1, number=2))
-    await eventually(lambda: len(werf.applied) == 2)
-    werf.ends = succeed
-    found = (await deployed(cluster))["plan"]
-    approved = {"job": found["approved"]["job"]}
-    await eventually(lambda: secrets(cluster) <= operations(found, approved))
-
-
-async def test_an_interrupted_attempt_is_made_anew_as_approved(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, retry=PATIENT)
-    await run()
-    werf.holds_deploys = True
-    approve(cluster, await waits(cluster))
-    await eventually(lambda: cluster.runs and len(cluster.jobs()) == 1)
-    werf.holds_deploys = False
-    lose(cluster, "jobs", cluster.runs[-1])
-    status = await deployed(cluster)
-    assert [one["outcome"] for one in status["history"]] == ["Succeeded", "Interrupted"]
-    assert [one["approvedBy"] for one in status["history"]] == ["ann", "ann"]
-
-
 async def test_a_first_install_into_a_missing_namespace_creates_it_as_approved(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -163,43 +115,6 @@ async def test_a_first_install_into_a_missing_namespace_creates_it_as_approved(
     lose(cluster, "jobs", cluster.runs[-1])
     await deployed(cluster)
     assert len(werf.applied) == 1
-
-
-async def test_what_was_deleted_between_plan_and_deploy_is_planned_anew(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS, retry=PATIENT)
-    operator = await run()
-    found = await waits(cluster)
-    werf.todo = lambda _: [CREATE, "create ::Service:app"]
-    approve(cluster, found)
-    again = await waits(cluster, operations=2)
-    entry = cluster.status()["history"][0]
-    assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged")
-    assert cluster.status()["attempted"]["failures"] == 0
-    await idle(operator)
-    assert werf.applied == []
-    approve(cluster, again)
-    await deployed(cluster)
-
-
-async def test_values_edited_before_the_deploy_begins_are_planned(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    bundle(approval=ALWAYS, values="values")
-    operator = await run()
-    first = await waits(cluster)
-    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
-    approve(cluster, first)
-    await eventually(lambda: plan(cluster).get("id") not in (None, first["id"]))
-    found = await waits(cluster)
-    await idle(operator)
-    assert werf.applied == []
-    assert secrets(cluster) == operations(found)
-    approve(cluster, found)
-    await deployed(cluster)
-    await eventually(lambda: secrets(cluster) == operations(found))
 
 
 async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
@@ -293,3 +208,71 @@ async def test_an_approval_outlasts_a_spec_that_is_refused_when_its_deploy_fails
     cluster.change("bundles", "shop", spec={"version": "1.0.0"})
     status = await deployed(cluster)
     assert status["history"][0]["approvedBy"] == "ann"
+
+
+SOON = {"limit": 3, "backoff": "1s"}
+
+
+def outcomes(cluster: BundleCluster) -> list[str]:
+    """The reasons of the attempts, oldest first."""
+    return [one["reason"] for one in reversed(cluster.status()["history"])]
+
+
+async def test_the_retry_of_an_exact_plan_is_planned_anew_with_its_approval(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    def end(job: dict[str, Any]) -> tuple[int, str]:
+        first = len(werf.applied) == 1
+        return (1, "Error: the hook failed") if first else succeed(job)
+
+    werf.ends = end
+    werf.saves = lambda _: f"after {len(werf.applied)}"
+    bundle(approval=ALWAYS, retry=SOON)
+    await run(timer_interval=1.0)
+    found = await waits(cluster)
+    assert found["exact"] is True
+    approve(cluster, found)
+
+    await deployed(cluster)
+
+    assert outcomes(cluster) == ["DeployFailed", "Deployed"]
+    assert plan(cluster)["id"] != found["id"]
+    assert plan(cluster)["exact"] is True
+
+
+@pytest.mark.needs("charts")
+async def test_a_file_that_keeps_differing_is_planned_without_it_after_two_deploys(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """The chart is bound, so its approval carries over."""
+    werf.saves = lambda job: job["metadata"]["name"]
+    bundle(approval=ALWAYS, retry=SOON)
+    await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+
+    await deployed(cluster)
+
+    assert outcomes(cluster) == ["PlanChanged", "PlanChanged", "Deployed"]
+    assert plan(cluster)["exact"] is False
+    assert "keep changing" in plan(cluster)["inexact"]
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+@pytest.mark.needs("drift")
+async def test_drift_is_corrected_by_the_file_of_its_check_or_at_last_without_one(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_steady: bool
+) -> None:
+    release = Release(cluster, werf)
+    bundle(drift=CORRECT, retry=SOON)
+    await run(timer_interval=1.0)
+    await release.in_sync()
+    state = "steady" if is_steady else None
+    werf.saves = lambda job: state or job["metadata"]["name"]
+    release.changed += EDITED
+
+    await release.look()
+
+    await eventually(lambda: outcomes(cluster)[-2:].count("Deployed") and not release.changed)
+    await release.in_sync()
+    changed = [] if is_steady else ["PlanChanged", "PlanChanged"]
+    assert outcomes(cluster) == ["Deployed", *changed, "Deployed"]

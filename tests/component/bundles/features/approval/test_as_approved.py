@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
     ON_RISK,
-    annotate,
     approve,
     condition,
     deployed,
     idle,
+    refresh,
     waits,
 )
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_cluster import (
+    GUARD,
+    GUARD_BINDING,
+    GUARD_POLICY,
+    TEAM,
+    BundleCluster,
+    fail,
+    path_of,
+)
 from tests.component.bundles.fake_werf import NONCE, Werf, container
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.promoting import CONSENT, soak_of
 from tests.component.bundles.telling import Told
 from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.packed_charts import chart
 
 from copyrator.bundles.features.approval.endings import STORED, StoredWord
+from copyrator.bundles.plans.guard.enforcement import API_SERVICES
 
 pytestmark = pytest.mark.usefixtures("registry")
+
 
 AS_APPROVED = "AsApproved"
 DIFFERENT = ("False", "DeployedDifferently")
@@ -108,32 +119,7 @@ async def test_what_was_stored_otherwise_quarantines_the_version_until_another_i
     assert condition(cluster, AS_APPROVED) == ("True", AS_APPROVED)
 
 
-@pytest.mark.needs("promotion", "charts")
-async def test_it_ends_a_soak_and_withdraws_its_evidence(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    metadata = {"annotations": CONSENT}
-    bundle(approval=ON_RISK, version="1.*", metadata=metadata, env={"WERF_SET_A": "a=1"})
-    await run()
-    await deployed(cluster)
-    assert "until" not in soak_of(cluster, "shop")[0]
-    werf.stores = lambda _: "other"
-
-    cluster.change("bundles", "shop", spec={"env": {"WERF_SET_A": "a=2"}})
-
-    await quarantined(cluster)
-    (record,) = soak_of(cluster, "shop")
-    assert record["brokenBy"] == "1.0.0 wasn't deployed as approved"
-    assert "longest" not in record
-
-
 COMPLETE = {"type": "Complete", "status": "True"}
-FORGED = (
-    f"{STORED} {'0' * 32} {'a' * 64} {'a' * 64}\n",
-    f"{STORED} {{nonce}} {'a' * 64} {'a' * 64}\nand more\n",
-    f" {STORED} {{nonce}} {'a' * 64} {'a' * 64}\n",
-    "",
-)
 
 
 def logging(
@@ -150,19 +136,6 @@ def logging(
         return ended if code is None else (code, ended[1])
 
     return end
-
-
-@pytest.mark.needs("charts")
-@pytest.mark.parametrize("log", FORGED)
-async def test_a_log_without_the_scripts_last_line_says_nothing(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, log: str
-) -> None:
-    cluster.ends = logging(cluster, werf, log)
-    bundle(approval=ON_RISK)
-    await run()
-    await deployed(cluster)
-
-    assert condition(cluster, AS_APPROVED) == ("Unknown", "Unreadable")
 
 
 @pytest.mark.needs("charts")
@@ -233,18 +206,192 @@ async def test_without_an_approval_nothing_is_compared(
     assert not any(STORED in part for part in container(cluster.jobs()[-1])["command"])
 
 
-async def test_another_try_that_a_user_asks_for_is_planned_and_approved_again(
+ASKED = (GUARD_POLICY, GUARD_BINDING, API_SERVICES)
+Change = Callable[[BundleCluster], None]
+
+
+def of(path: str, **change: Any) -> Change:
+    return lambda cluster: cluster.objects[path]["spec"].update(change)
+
+
+def lists_of_others(cluster: BundleCluster) -> None:
+    cluster.objects[GUARD_BINDING]["spec"]["paramRef"]["namespace"] = TEAM
+
+
+def no_lists(cluster: BundleCluster) -> None:
+    selector = cluster.objects[GUARD_BINDING]["spec"]["paramRef"]["selector"]
+    selector["matchExpressions"][0]["operator"] = "DoesNotExist"
+
+
+def not_there(path: str) -> Change:
+    return lambda cluster: cluster.drop(path)
+
+
+def aggregated(cluster: BundleCluster) -> None:
+    spec = {"group": "example.com", "service": {"name": "a", "namespace": "b"}}
+    body = {"metadata": {"name": "v1.example.com"}, "spec": spec}
+    cluster.write(f"{API_SERVICES}/v1.example.com", body)
+
+
+def may(*wanted: str) -> Change:
+    """A verb and a resource."""
+
+    def change(cluster: BundleCluster) -> None:
+        cluster.changes_policies = lambda asked: (asked["verb"], asked["resource"]) == wanted
+
+    return change
+
+
+def unasked(cluster: BundleCluster) -> None:
+    cluster.changes_policies = None
+
+
+WHY: dict[str, tuple[Change, str]] = {
+    "no policy": (not_there(GUARD_POLICY), f"no ValidatingAdmissionPolicy {GUARD}"),
+    "no binding": (not_there(GUARD_BINDING), f"no ValidatingAdmissionPolicyBinding {GUARD}"),
+    "errors are ignored": (of(GUARD_POLICY, failurePolicy="Ignore"), "failurePolicy isn't Fail"),
+    "a CRD's lists": (
+        of(GUARD_POLICY, paramKind={"apiVersion": "x/v1", "kind": "X"}),
+        "a ConfigMap",
+    ),
+    "no validations": (of(GUARD_POLICY, validations=[]), "no validations"),
+    "some requests": (of(GUARD_POLICY, matchConstraints={}), "leaves some requests out"),
+    "no lists": (no_lists, "paramRef.selector isn't by the label"),
+    "another policy is bound": (of(GUARD_BINDING, policyName="other"), f"policyName isn't {GUARD}"),
+    "only audited": (of(GUARD_BINDING, validationActions=["Audit"]), "lacks Deny"),
+    "some objects": (
+        of(GUARD_BINDING, matchResources={"resourceRules": [{}]}),
+        "leaves some objects out",
+    ),
+    "lists elsewhere": (lists_of_others, "its lists aren't those of namespace copyrator"),
+    "an account that removes it": (
+        may("delete", "validatingadmissionpolicybindings"),
+        f"service account {TEAM}/werf may delete validatingadmissionpolicybindings",
+    ),
+    "an account that removes all": (
+        may("deletecollection", "mutatingadmissionpolicies"),
+        "may deletecollection mutatingadmissionpolicies",
+    ),
+    "an account that acts as others": (
+        may("impersonate", "users"),
+        f"service account {TEAM}/werf may impersonate users, so it could write as somebody without",
+    ),
+    "an account that acts as any account": (
+        may("impersonate", "serviceaccounts"),
+        "may impersonate serviceaccounts, so",
+    ),
+    "nobody may ask": (unasked, "may change admission policies or impersonate others can't be"),
+    "another API server": (aggregated, "objects of example.com go to another API server"),
+}
+
+
+@pytest.mark.needs("charts")
+@pytest.mark.parametrize(("change", "why"), WHY.values(), ids=WHY)
+async def test_a_plan_that_isnt_enforced_waits_for_a_person_who_is_told_why(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    change: Change,
+    why: str,
+) -> None:
+    change(cluster)
+    werf.todo = lambda _: ["create :example.com:Widget:a"]
+    bundle(approval=ON_RISK)
+    await run()
+
+    found = await waits(cluster, bound=True, enforced=False)
+
+    assert why in found["unenforced"], found
+    assert "; operations aren't enforced" in cluster.message()
+
+
+@pytest.mark.needs("charts")
+@pytest.mark.promise
+async def test_an_approval_of_an_enforced_plan_doesnt_cover_a_retry_that_isnt_enforced(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
-    werf.stores = lambda _: "other"
-    bundle(approval=ALWAYS)
-    await run()
-    await approved(cluster)
-    await quarantined(cluster)
-    werf.stores = lambda _: "same"
+    werf.ends = fail
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "1h"})
+    operator = await run()
+    first = await waits(cluster, enforced=True)
+    approve(cluster, first)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("nextRetryAt"))
+    cluster.drop(GUARD_POLICY)
 
-    annotate(cluster, requestedAt="now")
-    await approved(cluster)
+    operator.let_pass(timedelta(hours=1))
 
+    again = await waits(cluster, enforced=False)
+    await idle(operator)
+    assert "decision" not in again
+    text = f"the approval of plan {first['id']} was of a deploy that the API server holds to its"
+    assert again["message"].startswith(text)
+    assert len(cluster.jobs()) == 1
+
+
+@pytest.mark.needs("charts")
+async def test_without_a_policy_in_the_settings_nothing_is_asked(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ON_RISK)
+    await run(guard_policy=None)
+
+    found = await waits(cluster, bound=True, enforced=False)
+
+    assert "bundles.guard.enabled" in found["unenforced"]
+    assert not [seen for seen in cluster.seen if seen.path in ASKED]
+    approve(cluster, found)
     await deployed(cluster)
-    assert condition(cluster, AS_APPROVED) == ("True", AS_APPROVED)
+
+
+@pytest.mark.needs("charts")
+async def test_a_plan_that_is_enforced_is_asked_about_once_in_ten_minutes(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    first = await waits(cluster, enforced=True)
+    refresh(cluster)
+    await waits(cluster, enforced=True, number=first["number"] + 1)
+    await idle(operator)
+
+    asked = [seen.path for seen in cluster.seen if seen.path in ASKED]
+    assert sorted(asked) == sorted(ASKED)
+
+
+@pytest.mark.needs("charts")
+async def test_where_bound_plans_are_required_one_that_isnt_enforced_is_refused(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    unasked(cluster)
+    bundle(approval=ALWAYS)
+    operator = await run(require_bound_plans=(TEAM,))
+
+    found = await waits(cluster, "PlanUnbound", enforced=False)
+
+    assert (
+        "isn't enforced, and bound or exact, as bundles.requireBoundPlans requires"
+        in cluster.message()
+    )
+    assert ". Not enforced: whether service account team/werf may " in cluster.message()
+    assert "Not bound" not in cluster.message()
+    approve(cluster, found)
+    await waits(cluster, "PlanUnbound", decision="Approved")
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+@pytest.mark.needs("charts")
+async def test_where_bound_plans_are_required_all_that_is_missing_is_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.drop(GUARD_POLICY)
+    registry.put_chart("app", "1.0.0", chart("a: {{ randAlphaNum 5 }}"))
+    bundle(approval=ALWAYS)
+    await run(require_bound_plans=(TEAM,))
+
+    await waits(cluster, "PlanUnbound", enforced=False, bound=False)
+
+    told = cluster.message()
+    assert f". Not enforced: there is no ValidatingAdmissionPolicy {GUARD}" in told
+    assert ". Not bound: templates/0.yaml:1: randAlphaNum draws." in told

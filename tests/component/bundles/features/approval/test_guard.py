@@ -182,18 +182,6 @@ def _kind(path: str) -> str:
     return next((one for one in parts[::-1] if one.endswith("s") and "-" not in one), path)
 
 
-async def test_without_an_approval_there_is_no_guard(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
-) -> None:
-    await start()
-    bundle()
-
-    status = await deployed(cluster)
-
-    assert "guarded" not in status["attempted"]
-    assert not any(LISTS in one.path and one.verb == "create" for one in cluster.seen)
-
-
 @pytest.mark.parametrize("phase", ["Pending", "Unknown"])  # Running: below
 async def test_it_stays_while_a_pod_has_not_ended(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make, phase: str
@@ -645,20 +633,3 @@ async def test_autorollback_is_withheld_where_the_deployed_versions_hooks_are_no
     assert (found["rollbackWithheld"], found["rolls back"]) == (why, False)
     found = await edited(cluster, 2, env={"WERF_ENV": "c"})
     assert (found.get("rollbackWithheld"), found["rolls back"]) == (None, True)
-
-
-async def test_autorollback_is_withheld_where_the_deployed_plan_may_not_be_read(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
-) -> None:
-    operator = await start()
-    bundle(approval=ALWAYS, autoRollback=True)
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-    await operator.stop()
-    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
-    await start()
-
-    found = await edited(cluster, 2, env={"WERF_ENV": "b"})
-
-    assert "as its plan can't be read: secrets is forbidden" in found["rollbackWithheld"]
-    assert not found["rolls back"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -22,21 +23,11 @@ from tests.component.bundles.approvals import (
     refresh,
     waits,
 )
-from tests.component.bundles.fake_cluster import TEAM, BundleCluster
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.approval.reviewing import (
-    RELEASE,
-    all_but,
-    answers,
-    everything,
-    held,
-    open_reviews,
-    reviewed,
-)
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually, polled
-from tests.component.kube.fake_api import error
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.bundles.waiting import eventually
+from tests.component.kube.fake_api import Answer, error
 
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.permissions import ReviewTiming
@@ -44,6 +35,69 @@ from copyrator.bundles.jobs.checks import PERMISSION_KINDS
 from copyrator.bundles.plans.operations import PLAN_OPERATIONS
 
 pytestmark = pytest.mark.usefixtures("registry")
+
+
+ONCE = {"limit": 0}
+USER = "system:serviceaccount:team:werf"
+RELEASE = 20
+"""Reviews of what every release needs."""
+DENIED = (
+    'secrets is forbidden: User "system:serviceaccount:team:werf" cannot list resource "secrets" '
+    'in API group "" in the namespace "team"'
+)
+SAID = "the service account team/werf cannot"
+
+
+def everything(_: dict[str, str]) -> bool:
+    return True
+
+
+def all_but(*missing: str) -> Callable[[dict[str, str]], bool]:
+    """A verb and a resource each."""
+
+    def permits(asked: dict[str, str]) -> bool:
+        return f"{asked['verb']} {asked['resource']}" not in missing
+
+    return permits
+
+
+async def reviewed(cluster: BundleCluster, name: str = "shop", **wanted: Any) -> dict[str, Any]:
+    """The plan, once its permissions were reviewed."""
+
+    def look() -> bool:
+        found = plan(cluster, name)
+        fits = all(found.get(key) == value for key, value in wanted.items())
+        return "missingPermissions" in found and fits
+
+    try:
+        await eventually(look)
+    except AssertionError:
+        raise AssertionError(f"reviewed {wanted}; {cluster.status(name)}") from None
+    return plan(cluster, name)
+
+
+def open_reviews() -> int:
+    """The plans of this process's operators that are being reviewed."""
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    return sum(name.startswith("permissions of ") for name in names)
+
+
+def held(cluster: BundleCluster, gate: asyncio.Event) -> Answer:
+    """Answers no review before the test says so."""
+
+    async def later(request: web.Request) -> web.StreamResponse:
+        await gate.wait()
+        return await cluster.judge(request)
+
+    return later
+
+
+def answers(body: Any) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response(body, status=201)
+
+    return answer
+
 
 NO_REVIEW: list[Any] = [[], {}, {"status": None}, {"status": {"allowed": "yes"}}, "true", None]
 
@@ -73,49 +127,6 @@ async def test_each_permission_is_asked_about_once_for_a_plan(
     await waits(cluster, number=2)
     await reviewed(cluster, number=2)
     assert len(cluster.asked) == 2 * polls
-
-
-@pytest.mark.needs("charts")
-async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """It is deployed while the first review has no answer; what was found is written meanwhile."""
-    gate = asyncio.Event()
-    cluster.reviews_fault = held(cluster, gate)
-    werf.holds_deploys = True
-    cluster.permits = all_but("get secrets")
-    bundle(approval=ON_RISK)
-    await run()
-    await eventually(cluster.jobs, "deployed at once")
-    assert "missingPermissions" not in plan(cluster)
-    gate.set()
-    found = await reviewed(cluster, missingPermissions=1)
-    assert found["missing"] == [{"verbs": ["get"], "resource": "secrets", "namespace": TEAM}]
-    assert cluster.reason() == "Deploying"
-    werf.finish(cluster.jobs()[0])
-    await deployed(cluster)
-
-
-async def test_a_spec_that_is_refused_is_not_asked_about(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """The permissions would be those in another namespace than the plan is for."""
-    bundle(approval=ALWAYS)
-    cluster.grant("prod")
-    operator = await run()
-    approve(cluster, await waits(cluster))
-    await deployed(cluster)
-    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "test"}})
-    await waits(cluster, number=2)
-    await operator.stop()
-    cluster.permits = everything
-    cluster.asked.clear()
-    cluster.change("bundles", "shop", spec={"project_namespace": "prod"})
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "NamespaceChanged")
-    await idle(operator)
-    assert not cluster.asked
-    assert "missingPermissions" not in plan(cluster)
 
 
 async def test_nothing_is_claimed_where_the_operator_may_not_ask(
@@ -248,22 +259,6 @@ async def test_reviews_that_wait_for_one_that_fails_are_not_sent(
     assert len(cluster.asked) == 1
 
 
-async def test_reviews_under_way_are_not_begun_again(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    gate = asyncio.Event()
-    cluster.reviews_fault, cluster.permits = held(cluster, gate), everything
-    bundle(approval=ALWAYS)
-    operator = await run(timer_interval=1.0)
-    await waits(cluster)
-    await eventually(lambda: cluster.asked)
-    await polled(operator, registry)
-    assert len(cluster.asked) == 1
-    gate.set()
-    await reviewed(cluster)
-    assert len(cluster.asked) == RELEASE + 1
-
-
 async def test_after_a_restart_a_plan_that_waits_is_asked_about(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -280,41 +275,6 @@ async def test_after_a_restart_a_plan_that_waits_is_asked_about(
     await operator.stop()
     operator = await run(timer_interval=1.0)  # what is known isn't asked again
     await waits(cluster)
-    await idle(operator)
-    assert len(cluster.asked) == asked
-
-
-async def test_operations_that_can_not_be_read_back_are_tried_once(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(approval=ALWAYS)
-    operator = await run()
-    found = await waits(cluster)
-    await operator.stop()
-    secret = f"{found['job']}-operations"
-    lose(cluster, "secrets", secret)
-    cluster.permits = everything
-    cluster.asked.clear()
-    operator = await run(timer_interval=1.0)
-    reads = lambda: [one for one in cluster.seen if one.path.endswith(secret)]  # noqa: E731
-    await eventually(lambda: len(reads()) >= 1)
-    await polled(operator, registry)
-    await idle(operator)
-    assert len([one for one in reads() if one.verb == "get"]) == 1
-    assert cluster.asked == []
-
-
-async def test_what_was_found_and_is_not_kept_is_not_asked_again(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """An older CRD drops fields that it doesn't know."""
-    cluster.permits = everything
-    bundle(approval=ALWAYS)
-    operator = await run()
-    await reviewed(cluster)
-    asked = len(cluster.asked)
-    cluster.change("bundles", "shop", status={"plan": {"missingPermissions": None}})
-    await eventually(lambda: "missingPermissions" not in plan(cluster))
     await idle(operator)
     assert len(cluster.asked) == asked
 
@@ -353,3 +313,63 @@ async def test_a_huge_plan_costs_a_limited_number_of_reviews(
     assert len(found["missing"]) == 20
     assert found["missingPermissions"] == len(cluster.asked)
     assert found["unreviewed"] == PLAN_OPERATIONS - PERMISSION_KINDS
+
+
+async def test_what_is_missing_is_in_the_status_of_a_plan_that_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.permits = all_but("create configmaps", "patch configmaps", "list secrets")
+    bundle(approval=ALWAYS)
+    await run()
+    await waits(cluster)
+    found = await reviewed(cluster)
+    assert found["missing"] == [
+        {"verbs": ["create", "patch"], "resource": "configmaps", "namespace": TEAM},
+        {"verbs": ["list"], "resource": "secrets", "namespace": TEAM},
+    ]
+    assert found["missingPermissions"] == 3
+    assert "unreviewed" not in found
+    assert {one["user"] for one in cluster.asked} == {USER}
+    assert cluster.asked[0]["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:team",
+        "system:authenticated",
+    ]
+    waiting = await waits(cluster)  # it still does
+    assert waiting["id"]
+
+
+async def test_a_plan_that_fails_for_want_of_a_permission_says_so_and_what_else_is_missing(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.permits = all_but("list secrets", "get configmaps")
+    werf.says = lambda *_: (1, f"Error: get release history: {DENIED}\n")
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    found = await waits(cluster, "PlanUnstable")
+    assert f"{SAID} list secrets in team" in found["message"]
+    assert "system:serviceaccount" not in found["message"]
+    found = await reviewed(cluster, missingPermissions=2)
+    assert found["missing"] == [
+        {"verbs": ["get"], "resource": "configmaps", "namespace": TEAM},
+        {"verbs": ["list"], "resource": "secrets", "namespace": TEAM},
+    ]
+
+
+async def test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_words(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    def ends(job: dict[str, Any]) -> tuple[int, str]:
+        pod = f"{job['metadata']['name']}-pod"
+        cluster.logs[pod] += f"Error: failed release: {DENIED}\n"
+        return fail(job)
+
+    cluster.ends = ends
+    bundle(retry=ONCE)
+    await run()
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    attempted = cluster.status()["attempted"]
+    assert attempted["message"] == f"create: Pod/bad failed: {SAID} list secrets in team"
+    assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": TEAM}]
+    assert DENIED in cluster.status()["lastError"]["logTail"]
+    assert cluster.asked == []

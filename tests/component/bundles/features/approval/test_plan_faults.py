@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
     PATIENT,
+    annotate,
     approve,
     deployed,
     idle,
@@ -27,30 +30,24 @@ from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, packed
 from tests.long import LONG
 
+from copyrator.bundles.plans.inputs import key_hashes_of
 from copyrator.bundles.plans.queue import PlanTiming
 from copyrator.bundles.plans.script import PlanExit
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+pytestmark = [pytest.mark.usefixtures("registry"), pytest.mark.usefixtures("registry", "werf")]
+
 
 Says = Callable[[str], tuple[int, str]]
-
-pytestmark = pytest.mark.usefixtures("registry")
-
 OTHER = "f" * 32
 ONCE = {"limit": 0}
 """Of ``spec.retry``."""
-
-
 SAID: dict[str, tuple[Says, str]] = {
     "killed": (lambda _: (137, "the diff\n"), "the container was killed (signal 9)"),
     "prints nothing": (lambda _: (0, ""), "its log doesn't end with a plan"),
-    "prints garbage": (lambda _: (0, "\x00\ud7ff\n" * 9999), "its log doesn't end with a plan"),
-    "prints one endless line": (lambda _: (0, "x" * 2**21), "its log doesn't end with a plan"),
     "prints a block after the script's": (
         lambda nonce: (0, block(nonce, 1, [CREATE]) + block(OTHER, 1, [])),
         "its log ends with a plan that has another Job's nonce",
-    ),
-    "prints a block of other lines": (
-        lambda nonce: (0, block(nonce, 1, [CREATE]).replace("ConfigMap", "Secret")),
-        "the hash of the lines is another",
     ),
     "fails in werf": (
         lambda _: (1, "password: hunter2\nError: render: no such value\nsome: diff\n"),
@@ -66,10 +63,6 @@ SAID: dict[str, tuple[Says, str]] = {
             "Error: build resource infos: 2 errors occurred:\n  * one\n  * two\nhunter2\n",
         ),
         "Error: one; two",
-    ),
-    "is killed after its plan was printed": (
-        lambda _: (137, "the diff\nError: resource changes planned\n"),
-        "the container was killed (signal 9)",
     ),
 }
 """What a log says; for all faults of a block see tests/unit/bundles/plans/test_plan_block.py."""
@@ -136,19 +129,6 @@ async def test_a_plan_whose_pod_was_evicted_says_so(
     assert "low on resource" in found["message"]
 
 
-async def test_a_plan_that_takes_too_long_says_so(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_plans = True
-    bundle(approval=ALWAYS, retry=ONCE)
-    await run()
-    await eventually(lambda: cluster.jobs("plan"))
-    assert cluster.jobs("plan")[0]["spec"]["activeDeadlineSeconds"] == 600
-    cluster.end_without_pod(cluster.runs[0])
-    found = await waits(cluster, "PlanUnstable")
-    assert "was terminated" in found["message"]
-
-
 async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     cluster: BundleCluster,
     run: Run,
@@ -192,24 +172,6 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     await eventually(lambda: "operator.werf.dev/given-up" in marks(), "given up")
     werf.holds_plans = False
     cluster.end_without_pod(name)
-    await waits(cluster, number=2)
-
-
-async def test_values_that_were_replaced_before_it_started_make_no_plan(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    werf.holds_plans = True
-    bundle(approval=ALWAYS, values="values", retry=PATIENT)
-    await run()
-    await eventually(lambda: cluster.jobs("plan"))
-    name = f"{cluster.runs[0]}-values-000"
-    secret = cluster.look("secrets", name) or {}
-    lose(cluster, "secrets", name)
-    cluster.write(path_of("secrets", name), {**secret, "data": {"values.yaml": "YTogMg=="}})
-    werf.holds_plans = False
-    werf.finish(cluster.jobs("plan")[0])
-    await eventually(lambda: plan(cluster).get("reason") == "PlanChanged")
     await waits(cluster, number=2)
 
 
@@ -272,22 +234,6 @@ async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
     assert "its log can't be read" in found["message"]
 
 
-async def test_a_job_that_somebody_deletes_is_made_anew_under_another_name(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_plans = True
-    bundle(approval=ALWAYS, retry=PATIENT)
-    await run()
-    await eventually(lambda: cluster.jobs("plan"))
-    first = cluster.runs[0]
-    lose(cluster, "jobs", first)
-    found = await waited(cluster, "PlanFailed")
-    assert f"Job {first} was deleted before its plan was read" in found["message"]
-    werf.holds_plans = False
-    found = await waits(cluster, number=2)
-    assert found["job"] != first
-
-
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -305,18 +251,6 @@ async def test_a_job_that_the_api_server_refuses_is_a_failed_plan_and_is_tried_a
     found = await waited(cluster, "PlanFailed")
     assert message in found["message"]
     await eventually(lambda: secrets(cluster) == set(), "none is left between two attempts")
-    refused.clear()
-    await waits(cluster)
-
-
-async def test_a_secret_that_the_api_server_refuses_is_named_and_tried_again(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    refused = cluster.refuse("create", "/secrets", 403, "exceeded quota: secrets")
-    bundle(approval=ALWAYS, values="values", retry=PATIENT)
-    await run()
-    await eventually(lambda: "exceeded quota: secrets" in cluster.message())
     refused.clear()
     await waits(cluster)
 
@@ -372,20 +306,136 @@ async def test_deploys_whose_plan_fails_each_time_end_too(
     assert cluster.status()["attempted"]["failures"] == 0
 
 
-async def test_values_edited_while_the_api_server_refuses_the_job_cause_no_storm(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+T = TypeVar("T")
+
+
+class Short(Isolated):
+    """Short of memory for values."""
+
+    async def call(self, function: Callable[..., T], group: str, *args: Any, **kwargs: Any) -> T:
+        if function is key_hashes_of:
+            raise IsolatedError("it takes more than 1 MB of memory")
+        return await super().call(function, group, *args, **kwargs)
+
+
+VALUES = [{"kind": "ConfigMap", "name": "values"}, {"kind": "Secret", "name": "creds"}]
+FIRST = "image: hunter2-one\nreplicas: 1\n"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def shop(cluster: BundleCluster, bundle: Make) -> BundleCluster:
+    cluster.put_object("configmaps", "values", data={"values.yaml": FIRST})
+    cluster.put_object("secrets", "creds", data={"creds.yaml": encoded("password: hunter2")})
+    bundle(approval=ALWAYS, valuesFrom=VALUES, env={"WERF_SET_A": "a=hunter2", "TZ": "UTC"})
+    return cluster
+
+
+def edit(cluster: BundleCluster) -> None:
+    """All at once, so that one plan has all of it."""
+    cluster.change("configmaps", "values", data={"values.yaml": FIRST.replace("one", "two")})
+    cluster.change("secrets", "creds", data={"creds.yaml": encoded("password: hunter2-new")})
+    env = {"WERF_SET_A": "a=hunter2-new", "LANG": "C"}
+    cluster.change("bundles", "shop", spec={"env": {**env, "TZ": None}})
+
+
+CHANGED = [
+    "ConfigMap values values.yaml: image",
+    "Secret creds creds.yaml",
+    "spec.env.LANG (added)",
+    "spec.env.TZ (removed)",
+    "spec.env.WERF_SET_A",
+]
+
+
+async def changes(cluster: BundleCluster, **wanted: Any) -> None:
+    def fits() -> bool:
+        return all(plan(cluster).get(key) == one for key, one in wanted.items())
+
+    await eventually(fits, lambda: f"{wanted}; {plan(cluster)}")
+
+
+async def test_what_changed_since_the_deployed_plan_is_named(shop: BundleCluster, run: Run) -> None:
+    await run()
+    found = await waits(shop)
+    assert "changed" not in found, "at a first install there is nothing to compare with"
+    assert "changeUnknown" not in found
+    approve(shop, found)
+    assert (await deployed(shop))["deployed"]["planJob"] == found["job"]
+    assert secrets(shop, inputs=True) == {f"{found['job']}-inputs"}
+
+    edit(shop)
+    await changes(shop, changed=CHANGED)
+    second = await waits(shop, changed=CHANGED)
+    kept = {f"{job}-inputs" for job in (found["job"], second["job"])}
+    assert secrets(shop, inputs=True) == kept
+
+    # Another plan is compared with the deployed one, not with the one that it replaces.
+    shop.change("configmaps", "values", data={"values.yaml": FIRST})
+    third = await waits(shop, changed=CHANGED[1:])
+    approve(shop, third)
+    await deployed(shop, planJob=third["job"])
+    await eventually(lambda: secrets(shop, inputs=True) == {f"{third['job']}-inputs"})
+    written = json.dumps([*shop.statuses["shop"], *shop.jobs("plan"), *shop.jobs()])
+    records = [shop.objects[path_of("secrets", name)] for name in secrets(shop, inputs=True)]
+    texts = [base64.b64decode(one).decode() for body in records for one in body["data"].values()]
+    assert "hunter2" not in "".join([written.replace("a=hunter2", ""), *texts])
+
+
+async def test_a_record_that_is_gone_or_forged_is_said(shop: BundleCluster, run: Run) -> None:
+    await run()
+    found = await waits(shop)
+    approve(shop, found)
+    await deployed(shop)
+    name = f"{found['job']}-inputs"
+    body = shop.objects[path_of("secrets", name)]
+    lose(shop, "secrets", name)
+    edit(shop)
+    known = "what changed isn't known: Secret "
+    second = await waits(shop, changeUnknown=f"{known}{name} was deleted")
+    assert "changed" not in second
+
+    # Whoever may write Secrets hides no change by what another plan, or they, wrote.
+    for data in (shop.objects[path_of("secrets", f"{second['job']}-inputs")]["data"], {}, None):
+        forged = {**body["metadata"], "resourceVersion": "1"}
+        shop.put_object("secrets", name, metadata=forged, data=data)
+        annotate(shop, **{"plan-at": str(data)})
+        text = f"{known}{name} isn't what the operator wrote, or its hash key has changed"
+        await changes(shop, changeUnknown=text, outcome="Planned")
+        await waits(shop)
+        lose(shop, "secrets", name)
+
+
+@pytest.mark.needs("previews")
+async def test_a_plan_that_fails_and_one_of_another_version_leave_no_record(
+    shop: BundleCluster, run: Run, werf: Werf
 ) -> None:
-    """A plan without a Job, of values that are others now, of a Bundle that may not be planned."""
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    refused = cluster.refuse("create", "/jobs", 500)
-    bundle(approval=ALWAYS, values="values", suspend=True)
+    await run()
+    annotate(shop, **{"plan-version": "1.0.0", "plan-at": "now"})
+    await eventually(lambda: shop.status().get("preview", {}).get("outcome") == "Planned")
+    found = await waits(shop)
+    await eventually(lambda: secrets(shop, inputs=True) == {f"{found['job']}-inputs"})
+    werf.says = lambda *_: (1, "Error: no\n")
+    edit(shop)
+    await changes(shop, outcome="Failed")
+    await eventually(lambda: secrets(shop, inputs=True) == set())
+
+
+async def test_large_files_are_read_in_a_child_process_and_its_failure_names_the_file(
+    shop: BundleCluster, run: Run
+) -> None:
+    large = FIRST + "more: |\n" + "  text\n" * 2000
+    shop.change("configmaps", "values", data={"values.yaml": large})
     operator = await run()
-    refresh(cluster)
-    await eventually(lambda: plan(cluster).get("outcome") == "Running")
+    approve(shop, await waits(shop))
+    await deployed(shop)
+    shop.change("configmaps", "values", data={"values.yaml": large.replace("one", "two")})
+    approve(shop, await waits(shop, changed=["ConfigMap values values.yaml: image"]))
+    await deployed(shop)
     await operator.stop()
-    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
-    refused.clear()
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "Suspended")
-    await idle(operator)
-    assert cluster.runs == []
+    await run(isolated=Short)
+    shop.change("configmaps", "values", data={"values.yaml": large})
+    await waits(shop, changed=["ConfigMap values values.yaml"])

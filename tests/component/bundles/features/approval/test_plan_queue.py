@@ -19,7 +19,6 @@ from tests.component.bundles.approvals import (
     lose,
     pending,
     plan,
-    waits,
 )
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
@@ -72,18 +71,6 @@ async def test_so_many_plans_run_at_once_and_all_get_their_turn(
     await finish_all(cluster, werf, NAMES)
 
     assert cluster.most_running("plan") == MOST
-    assert len(cluster.jobs("plan")) == len(NAMES)
-
-
-async def test_plans_that_end_quickly_are_no_more_at_once_either(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    for name in NAMES:
-        bundle(name, approval=ALWAYS)
-    await run(max_plan_jobs=4)
-    for name in NAMES:
-        await waits(cluster, name=name)
-    assert cluster.most_running("plan") <= 2
     assert len(cluster.jobs("plan")) == len(NAMES)
 
 
@@ -142,19 +129,6 @@ async def test_one_that_leaves_while_its_plan_runs_holds_up_no_other(
         if "operator.werf.dev/given-up" in job["metadata"]["annotations"]:
             cluster.end_without_pod(job["metadata"]["name"])
     await finish_all(cluster, werf, [name for name in names if name != planned])
-
-
-async def test_those_that_leave_while_they_wait_hold_up_no_other(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    """Each in its way; there is but one place for all."""
-    names = NAMES[: len(LEAVES) + 3]
-    operator, planned = await one_is_planned(cluster, run, bundle, werf, names)
-    others = [name for name in names if name != planned]
-    for name, leave in zip(others, LEAVES.values(), strict=False):
-        leave(cluster, name)
-    await idle(operator)
-    await finish_all(cluster, werf, [planned, *others[len(LEAVES) :]])
 
 
 async def one_is_planned(

@@ -24,9 +24,8 @@ from tests.plan_jobs import (
 )
 
 from copyrator.bundles.jobs.checks import Inexact
-from copyrator.bundles.jobs.restrictions import passes
 from copyrator.bundles.jobs.rights import ServiceAccount
-from copyrator.bundles.jobs.script import SECRET_KEY, SealedFile
+from copyrator.bundles.jobs.script import SECRET_KEY
 from copyrator.bundles.jobs.werf_error import find_error
 from copyrator.bundles.plans.jobs import find_plan_error
 from copyrator.bundles.plans.operations import (
@@ -40,7 +39,7 @@ from copyrator.bundles.plans.operations import (
     block_lines,
     read_block,
 )
-from copyrator.bundles.plans.script import PlanExit, plan_command
+from copyrator.bundles.plans.script import PlanExit
 
 FACTS = Path(__file__).parents[5] / "docs" / "facts"
 
@@ -85,17 +84,6 @@ def error(ended: Ended) -> str:
     return find_error(ended.log)
 
 
-def test_the_shell_names_the_script_in_its_messages() -> None:
-    salt = SealedFile("/in/render", "/in/salt", "/tmp/render-salt", "0" * 64)
-
-    shell, flag, script, *arguments = plan_command(NONCE, salt, ())
-
-    assert (shell, flag) == ("sh", "-c")
-    first = ["plan", "/run/copyrator/render", salt.copy, NONCE, "2", "-"]
-    assert arguments == [*first, salt.path, salt.salt, salt.copy, salt.sha256]
-    assert "werf bundle plan" in script
-
-
 def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(pod: Pod) -> None:
     found = planned(pod.run(pod.plan_command(), RECORDED.read_text(), output="the diff"))
 
@@ -135,17 +123,6 @@ def test_any_other_code_of_werf_is_a_failure_with_werfs_own_words(pod: Pod, code
     assert BEGIN not in ended.log
 
 
-def test_of_several_errors_the_causes_are_printed_too_and_nothing_else(pod: Pod) -> None:
-    output = (
-        "  * hunter2\nError: hunter2\n  * hunter2\n│ + hunter2\n"
-        "Error: release plan install: 2 errors occurred:\n  * one\n\t* two\nhunter2\n  * hunter2\n"
-    )
-    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
-
-    assert error(ended) == "Error: release plan install: 2 errors occurred:\n  * one\n\t* two"
-    assert "hunter2" not in ended.log
-
-
 TRACE = """\
 Error: release plan install: render chart: render resources for chart "s": s/templates/a.yaml:1:3
   executing "s/templates/a.yaml" at <include "x" .>:
@@ -156,34 +133,34 @@ s/templates/_h.tpl:1:2
 """
 
 
-def test_the_trace_of_a_template_by_werf_3_is_printed_up_to_its_error(pod: Pod) -> None:
-    more = "    hunter2\nhunter2\n  hunter2\n"
-    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=f"{TRACE}{more}", plan=1)
+TEXT_OF_A_TEMPLATE = TRACE.replace("nil pointer evaluating interface {}.b", "error calling fail: x")
+TPL = TRACE.replace("nil pointer evaluating interface {}.b", "error calling tpl:")
+CAUSES = "Error: release plan install: 2 errors occurred:\n  * one\n\t* two\n"
+FAILED = "Error: 2 errors occurred:\n  * execution error at (a.yaml:1:2): x\n"
+DEEPER = 'gotpl:1:2\n  executing "x" at <y>:\n    hunter2\nError: hunter2\n  * hunter2\n'
+ERRORS: dict[str, tuple[str, str]] = {
+    "of several the last, with its causes": (
+        f"  * hunter2\nError: hunter2\n  * hunter2\n│ + hunter2\n{CAUSES}hunter2\n  * hunter2\n",
+        CAUSES,
+    ),
+    "a trace of werf 3, up to its error": (f"{TRACE}    hunter2\nhunter2\n  hunter2\n", TRACE),
+    "a trace, up to a text of a template": (f"{TEXT_OF_A_TEMPLATE}{DEEPER}", TEXT_OF_A_TEMPLATE),
+    "a trace, up to tpl": (f"{TPL}{DEEPER}", TPL),
+    "none after a template's": (f"{FAILED}  * hunter2\nError: hunter2\n", FAILED),
+}
+"""What werf prints, and what is printed of it."""
 
-    assert find_plan_error(ended.log) == error(ended) == TRACE.strip()
-    assert "hunter2" not in ended.log
 
-
-@pytest.mark.parametrize("said", ["error calling fail: x", "error calling tpl:"])
-def test_of_a_trace_nothing_after_the_first_text_of_a_template_is_printed(
-    pod: Pod, said: str
+@pytest.mark.parametrize("what", ERRORS)
+def test_of_what_werf_says_the_error_and_its_causes_are_printed_and_nothing_else(
+    pod: Pod, what: str
 ) -> None:
-    first = TRACE.replace("nil pointer evaluating interface {}.b", said)
-    output = (
-        f'{first}gotpl:1:2\n  executing "x" at <y>:\n    hunter2\nError: hunter2\n  * hunter2\n'
-    )
+    output, said = ERRORS[what]
     ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
 
-    assert find_plan_error(ended.log) == error(ended) == first.strip()
-    assert "hunter2" not in ended.log
-
-
-def test_of_several_errors_none_that_follows_a_templates_is_printed(pod: Pod) -> None:
-    first = "Error: 2 errors occurred:\n  * execution error at (a.yaml:1:2): x\n"
-    output = f"{first}  * hunter2\nError: hunter2\n"
-    ended = pod.run(pod.plan_command(), RECORDED.read_text(), output=output, plan=1)
-
-    assert error(ended) == first.strip()
+    assert error(ended) == said.strip()
+    if output.startswith(TRACE[:40]):
+        assert find_plan_error(ended.log) == said.strip()
     assert "hunter2" not in ended.log
 
 
@@ -400,13 +377,6 @@ def test_a_block_that_the_chart_prints_counts_for_nothing(pod: Pod, output: str)
     )
 
 
-def test_values_are_copied_and_checked_before_werf_plans(pod: Pod) -> None:
-    values = [pod.sealed("a", b"password: x\n"), pod.sealed("b", b"", b"t" * 16)]
-
-    assert planned(pod.run(pod.plan_command(values), graph([])))
-    assert Path(values[0].copy).read_bytes() == b"password: x\n"
-
-
 def test_the_key_of_secret_values_is_checked_and_becomes_a_variable_of_werf(pod: Pod) -> None:
     key = pod.sealed(SECRET_KEY, b"c0ffee $x '\n")
     pod.while_planning('printf %s "$WERF_SECRET_KEY" >"$FAKE/seen"')
@@ -453,22 +423,6 @@ def test_the_order_of_documents_is_no_part_of_the_hash(pod: Pod) -> None:
     found = planned(pod.run(pod.plan_command(), graph([])))
 
     assert found.render == pod.hash_of(f"{three}{two}{one}{one}")
-
-
-def test_of_documents_each_line_and_their_number_count(pod: Pod) -> None:
-    base = drawn(1)
-    others = (
-        f"{base}{base}",
-        base.replace("draw", "drew"),
-        base[:-1] + "b\n",
-        f"{base}---\nx: y\n",
-    )
-    for other in others:
-        (pod.fake / "renders").unlink(missing_ok=True)
-        (pod.fake / "render.1").write_text(base)
-        (pod.fake / "render.2").write_text(other)
-
-        assert planned(pod.run(pod.plan_command(), graph([]))).render is None, other
 
 
 def test_a_check_of_what_is_deployed_renders_once(pod: Pod) -> None:
@@ -547,9 +501,9 @@ spec:
 SENSITIVE = 'werf.io/sensitive: "true"'
 
 
-def test_objects_with_hidden_contents_are_named_but_not_secrets(pod: Pod) -> None:
-    pod.documents = "".join(
-        (
+HIDDEN: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
+    "named, but not Secrets": (
+        [
             document("ConfigMap", "plain", "a: b"),
             document("Secret", "s", SENSITIVE),
             document("Deployment", "shop", "werf.io/sensitive-paths: spec.template", "apps/v1"),
@@ -557,30 +511,27 @@ def test_objects_with_hidden_contents_are_named_but_not_secrets(pod: Pod) -> Non
             document("ConfigMap", "cm", SENSITIVE),
             document("Secret", "other", SENSITIVE, "example.com/v1"),
             document("ClusterRole", "'a: b'", SENSITIVE),
-        )
-    )
+        ],
+        4,
+        ("ClusterRole/a:?b", "ConfigMap/cm", "Deployment/shop", "Secret/other"),
+    ),
+    "the first of many": (
+        [document("ConfigMap", f"c{i:03}", SENSITIVE) for i in range(100)],
+        100,
+        tuple(f"ConfigMap/c{i:03}" for i in range(20)),
+    ),
+    "without a name": ([f"---\nitems: []\n# {SENSITIVE}\n"], 1, ("?/?",)),
+}
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_objects_with_hidden_contents_are_counted_and_named(pod: Pod, what: str) -> None:
+    documents, number, names = HIDDEN[what]
+    pod.documents = "".join(documents)
 
     found = planned(pod.run(pod.plan_command(), graph([])))
 
-    names = ("ClusterRole/a:?b", "ConfigMap/cm", "Deployment/shop", "Secret/other")
-    assert (found.hidden, found.hidden_names) == (4, names)
-
-
-def test_of_many_hidden_objects_the_first_are_named_and_all_counted(pod: Pod) -> None:
-    pod.documents = "".join(document("ConfigMap", f"c{i:03}", SENSITIVE) for i in range(100))
-
-    found = planned(pod.run(pod.plan_command(), graph([])))
-
-    assert found.hidden == 100
-    assert found.hidden_names == tuple(f"ConfigMap/c{i:03}" for i in range(20))
-
-
-def test_a_hidden_object_without_a_name_counts(pod: Pod) -> None:
-    pod.documents = f"---\nitems: []\n# {SENSITIVE}\n"
-
-    found = planned(pod.run(pod.plan_command(), graph([])))
-
-    assert (found.hidden, found.hidden_names) == (1, ("?/?",))
+    assert (found.hidden, found.hidden_names) == (number, names)
 
 
 @pytest.mark.parametrize("plan", ["plan-first", "plan-update", "plan-nothing"])
@@ -613,28 +564,18 @@ def test_a_full_directory_in_memory_fails_the_plan(pod: Pod) -> None:
     assert said == "Error: the render of the chart needs more memory than there is for it"
 
 
-def salted_anew(pod: Pod) -> None:
-    pod.sealed("b", b"b: 1\n", b"u" * 32)
+CHANGES: dict[str, Callable[[Pod], object]] = {
+    "salted anew": lambda pod: pod.sealed("b", b"b: 1\n", b"u" * 32),
+    "edited": lambda pod: pod.sealed("b", b"b: 2\n"),
+    "removed": lambda pod: (pod.fake / "b").unlink(),
+    "without its salt": lambda pod: (pod.fake / "b.salt").unlink(),
+}
 
 
-def edited(pod: Pod) -> None:
-    pod.sealed("b", b"b: 2\n")
-
-
-def removed(pod: Pod) -> None:
-    (pod.fake / "b").unlink()
-
-
-def without_salt(pod: Pod) -> None:
-    (pod.fake / "b.salt").unlink()
-
-
-@pytest.mark.parametrize("change", [salted_anew, edited, removed, without_salt])
-def test_values_that_changed_end_the_job_before_werf_runs(
-    pod: Pod, change: Callable[[Pod], None]
-) -> None:
+@pytest.mark.parametrize("what", CHANGES)
+def test_values_that_changed_end_the_job_before_werf_runs(pod: Pod, what: str) -> None:
     command = pod.plan_command([pod.sealed("a", b"a: 1\n"), pod.sealed("b", b"b: 1\n")])
-    change(pod)
+    CHANGES[what](pod)
 
     ended = pod.run(command, graph([]), output="werf ran")
 
@@ -669,18 +610,6 @@ def test_a_pod_that_is_deleted_while_werf_plans_prints_no_plan(pod: Pod) -> None
 
     assert ended.code == 143
     assert BEGIN not in ended.log
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("LD_PRELOAD", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PATH", "TMPDIR"),
-        *("GREP_OPTIONS", "POSIXLY_CORRECT", "LC_ALL", "LANGUAGE", "NELM_FEAT_X", "GITLAB_CI"),
-        *("WERF_SHOW_SENSITIVE_DIFFS", "WERF_DEPLOY_GRAPH_PATH", "WERF_EXIT_CODE"),
-    ],
-)
-def test_variables_that_would_change_the_script_are_kept_from_it(name: str) -> None:
-    assert not passes(name)
 
 
 def with_annotations(
@@ -806,88 +735,85 @@ def test_of_two_annotations_of_one_meaning_werf_draws_one_so_the_plan_fails(
     assert said.startswith(f"Error: the chart has an object that can't be read: {named}")
 
 
-def test_annotations_of_several_meanings_or_objects_are_read(pod: Pod) -> None:
-    labels = '  labels:\n    helm.sh/chart: a-1\n    werf.io/weight: "1"\n'
-    found = objects_of(
-        pod,
-        with_annotations(
-            "helm.sh/chart: a",
-            "helm.sh/hook: pre-install",
-            'helm.sh/hook-weight: "1"',
-            'werf.io/weight: "1"',
-            "werf.io/log-regex: a",
-            "werf.io/log-regex-for-a: a",
-            "werf.io/log-regex-for-b: |-",
-            "  werf.io/weight: a",
-        ).replace("  labels: {}\n", labels),
-        with_annotations('werf-io/weight: "1"', name="k"),
-    )
-
-    assert found == ["has :batch:Job:k", "hook :batch:Job:j"]
+def named(name: str, version: str = "v1", kind: str = "ConfigMap", more: str = "") -> str:
+    return f"---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n{more}"
 
 
-def test_both_events_of_helms_and_werfs_key_count(pod: Pod) -> None:
-    found = objects_of(
-        pod,
-        with_annotations("helm.sh/hook: post-rollback", "werf-io/deploy-on: post-delete"),
-    )
+RBAC = "rbac.authorization.k8s.io"
+IN_DATA = "data:\n  x: |\n    helm.sh/hook: pre-delete\n"
+IN_TEMPLATE = "spec:\n  template:\n    metadata:\n      annotations:\n        helm.sh/hook: no\n"
+ONE_HOOK = "helm.sh/hook: pre-install"
+READ: dict[str, tuple[list[str], list[str]]] = {
+    "annotations of several meanings, and of several objects": (
+        [
+            with_annotations(
+                "helm.sh/chart: a",
+                ONE_HOOK,
+                'helm.sh/hook-weight: "1"',
+                'werf.io/weight: "1"',
+                "werf.io/log-regex: a",
+                "werf.io/log-regex-for-a: a",
+                "werf.io/log-regex-for-b: |-",
+                "  werf.io/weight: a",
+            ).replace(
+                "  labels: {}\n",
+                '  labels:\n    helm.sh/chart: a-1\n    werf.io/weight: "1"\n',
+            ),
+            with_annotations('werf-io/weight: "1"', name="k"),
+        ],
+        ["has :batch:Job:k", "hook :batch:Job:j"],
+    ),
+    "events of helm's and werf's key": (
+        [with_annotations("helm.sh/hook: post-rollback", "werf-io/deploy-on: post-delete")],
+        [ROLLBACK, UNINSTALL, "hook :batch:Job:j"],
+    ),
+    "a long annotation after a hook": (
+        [with_annotations(ONE_HOOK, "zz: |-\n      text")],
+        ["hook :batch:Job:j"],
+    ),
+    "a long one of werf's after a hook": (
+        [with_annotations(ONE_HOOK, "werf.io/sensitive-paths: |-\n      a")],
+        ["hook :batch:Job:j"],
+    ),
+    "no hook, but in the object's own annotations": (
+        [
+            f"---\napiVersion: v1\n{IN_DATA}kind: ConfigMap\nmetadata:\n  name: c\n",
+            with_annotations("a: b", kind="apps/v1 Deployment", more=IN_TEMPLATE),
+            with_annotations("x: |", "  helm.sh/hook: pre-delete", name="text"),
+        ],
+        ["has ::ConfigMap:c", "has :apps:Deployment:j", "has :batch:Job:text"],
+    ),
+    **{
+        f"a delete policy, {key}": ([with_annotations(f"{key}: x")], ["hook :batch:Job:j"])
+        for key in ("helm.sh/hook-delete-policy", "werf.io/delete-policy", "werf-io/delete-policy")
+    },
+    "names as in werf's graph": (
+        [
+            "Saving 1 charts\n",
+            named("own", more="  namespace: prod\n"),
+            named('"123"', more='  namespace: "456"\n'),
+            named("'a: b'", f"{RBAC}/v1", "ClusterRole"),
+            named("system:x", f"{RBAC}/v1beta1", "ClusterRole", "rules:\n- x: y\n"),
+            named("own", more="  namespace: other\n  ownerReferences:\n  - name: x\n    kind: Y\n"),
+            "---\n# Source: only a comment\n",
+        ],
+        [
+            "has 456::ConfigMap:123",
+            "has ::ConfigMap:own",
+            f"has :{RBAC}:ClusterRole:a: b",
+            f"has :{RBAC}:ClusterRole:system:x",
+            "has other::ConfigMap:own",
+        ],
+    ),
+}
 
-    job = ":batch:Job:j"
-    assert found == [f"at rollback: create {job}", f"at uninstall: create {job}", f"hook {job}"]
 
-
-@pytest.mark.parametrize("follows", ["zz: |-\n      text", "werf.io/sensitive-paths: |-\n      a"])
-def test_a_long_annotation_after_a_hook_is_no_part_of_it(pod: Pod, follows: str) -> None:
-    assert objects_of(pod, with_annotations("helm.sh/hook: pre-install", follows)) == [
-        "hook :batch:Job:j"
-    ]
-
-
-def test_a_hook_in_no_annotation_of_the_object_is_none(pod: Pod) -> None:
-    """Of what werf prints only the object's own metadata is indented like that."""
-    data = "data:\n  x: |\n    helm.sh/hook: pre-delete\n"
-    template = "spec:\n  template:\n    metadata:\n      annotations:\n        helm.sh/hook: no\n"
-    found = objects_of(
-        pod,
-        f"---\napiVersion: v1\n{data}kind: ConfigMap\nmetadata:\n  name: c\n",
-        with_annotations("a: b", kind="apps/v1 Deployment", more=template),
-        with_annotations("x: |", "  helm.sh/hook: pre-delete", name="text"),
-    )
-
-    assert found == ["has ::ConfigMap:c", "has :apps:Deployment:j", "has :batch:Job:text"]
-
-
-@pytest.mark.parametrize(
-    "key", ["helm.sh/hook-delete-policy", "werf.io/delete-policy", "werf-io/delete-policy"]
-)
-def test_what_has_a_delete_policy_is_a_hook(pod: Pod, key: str) -> None:
-    assert objects_of(pod, with_annotations(f"{key}: succeeded")) == ["hook :batch:Job:j"]
-
-
-def test_objects_are_named_as_in_werfs_graph(pod: Pod) -> None:
+@pytest.mark.parametrize("what", READ)
+def test_objects_and_hooks_are_read_from_the_render(pod: Pod, what: str) -> None:
     pod.more["WERF_NAMESPACE"] = "prod"
+    documents, found = READ[what]
 
-    def named(name: str, version: str = "v1", kind: str = "ConfigMap", more: str = "") -> str:
-        return f"---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n{more}"
-
-    found = objects_of(
-        pod,
-        "Saving 1 charts\n",
-        named("own", more="  namespace: prod\n"),
-        named('"123"', more='  namespace: "456"\n'),
-        named("'a: b'", "rbac.authorization.k8s.io/v1", "ClusterRole"),
-        named("system:x", "rbac.authorization.k8s.io/v1beta1", "ClusterRole", "rules:\n- x: y\n"),
-        named("own", more="  namespace: other\n  ownerReferences:\n  - name: x\n    kind: Y\n"),
-        "---\n# Source: only a comment\n",
-    )
-
-    assert found == [
-        "has 456::ConfigMap:123",
-        "has ::ConfigMap:own",
-        "has :rbac.authorization.k8s.io:ClusterRole:a: b",
-        "has :rbac.authorization.k8s.io:ClusterRole:system:x",
-        "has other::ConfigMap:own",
-    ]
+    assert objects_of(pod, *documents) == found
 
 
 @pytest.mark.parametrize(
@@ -917,61 +843,37 @@ def test_an_object_that_cannot_be_named_fails_the_plan(pod: Pod, document: str) 
 
 
 TEMPLATE = "spec:\n  template:\n    spec:\n      serviceAccountName: {}\n"
-ROBOT = ServiceAccount("prod", "robot")
+ROBOT, OTHERS = ServiceAccount("prod", "robot"), ServiceAccount("other", "robot")
+DEFAULT = ServiceAccount("prod", "default")
+OF_ROBOT = TEMPLATE.format("robot")
+TOKEN = "kubernetes.io/service-account.name: {}"
 
 
 @pytest.mark.parametrize(
     ("account", "document", "runs"),
     [
-        (ROBOT, with_annotations("a: b", more=TEMPLATE.format("robot")), True),
-        (ROBOT, with_annotations("a: b", more=TEMPLATE.format('"robot"')), True),
-        (ROBOT, with_annotations("a: b", more=TEMPLATE.format("robots")), False),
-        (
-            ROBOT,
-            with_annotations("a: b", more=TEMPLATE.format("robot\n").replace("Name", "")),
-            True,
-        ),
-        (
-            ROBOT,
-            with_annotations("a: b", more="spec:\n  jobs:\n  - serviceAccountName: robot\n"),
-            True,
-        ),
-        (
-            ROBOT,
-            with_annotations("kubernetes.io/service-account.name: robot", kind="v1 Secret"),
-            True,
-        ),
-        (ROBOT, with_annotations("kubernetes.io/service-account.name: x", kind="v1 Secret"), False),
-        (
-            ROBOT,
-            with_annotations("a: b", more=f"  namespace: prod\n{TEMPLATE}".format("robot")),
-            True,
-        ),
-        (
-            ROBOT,
-            with_annotations("a: b", more=f"  namespace: x\n{TEMPLATE}".format("robot")),
-            False,
-        ),
-        (ROBOT, with_annotations("a: b"), False),
-        (
-            ServiceAccount("other", "robot"),
-            with_annotations("a: b", more=TEMPLATE.format("robot")),
-            False,
-        ),
-        (ServiceAccount("prod", "default"), with_annotations("a: b"), True),
-        (ServiceAccount("prod", "default"), with_annotations("a: b", kind="v1 Secret"), False),
-        (
-            ServiceAccount("prod", "default"),
-            with_annotations("a: b", more=TEMPLATE.format("robot")),
-            False,
-        ),
-        (
-            ServiceAccount("prod", "default"),
-            with_annotations("a: b", more=TEMPLATE.format("default")),
-            True,
-        ),
-        (None, with_annotations("a: b", more=TEMPLATE.format("robot")), False),
-        (None, with_annotations("a: b", more=TEMPLATE.format('""')), False),
+        *[
+            (account, with_annotations("a: b", more=more), runs)
+            for account, more, runs in (
+                (ROBOT, OF_ROBOT, True),
+                (ROBOT, TEMPLATE.format('"robot"'), True),
+                (ROBOT, TEMPLATE.format("robots"), False),
+                (ROBOT, f"{OF_ROBOT}\n".replace("Name", ""), True),
+                (ROBOT, "spec:\n  jobs:\n  - serviceAccountName: robot\n", True),
+                (ROBOT, f"  namespace: prod\n{OF_ROBOT}", True),
+                (ROBOT, f"  namespace: x\n{OF_ROBOT}", False),
+                (ROBOT, "", False),
+                (OTHERS, OF_ROBOT, False),
+                (DEFAULT, "", True),
+                (DEFAULT, OF_ROBOT, False),
+                (DEFAULT, TEMPLATE.format("default"), True),
+                (None, OF_ROBOT, False),
+                (None, TEMPLATE.format('""'), False),
+            )
+        ],
+        (ROBOT, with_annotations(TOKEN.format("robot"), kind="v1 Secret"), True),
+        (ROBOT, with_annotations(TOKEN.format("x"), kind="v1 Secret"), False),
+        (DEFAULT, with_annotations("a: b", kind="v1 Secret"), False),
     ],
 )
 def test_what_runs_as_the_deploying_account_is_told(

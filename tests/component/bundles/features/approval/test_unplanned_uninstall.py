@@ -140,23 +140,6 @@ async def test_its_copies_of_values_have_no_owner_and_go_with_the_bundle(
     assert "operator.werf.dev/given-up" in job["metadata"]["annotations"]
 
 
-async def test_after_a_restart_the_render_is_not_made_twice(
-    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
-) -> None:
-    operator, _ = await from_before(cluster, start, bundle)
-    werf.holds_plans = True
-    delete(cluster)
-    await eventually(lambda: cluster.jobs("plan"), "the render")
-    await operator.stop()
-    (job,) = cluster.jobs("plan")
-
-    await start()
-    werf.finish(job)
-
-    await gone(cluster)
-    assert len(cluster.jobs("plan")) == len(cluster.jobs("uninstall")) == 1
-
-
 async def test_what_cannot_be_rendered_is_not_uninstalled_until_it_can(
     cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
 ) -> None:

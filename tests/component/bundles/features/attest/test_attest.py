@@ -23,7 +23,7 @@ from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.crashing import die_after
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.promoting import deployed, waits
+from tests.component.bundles.promoting import deployed
 from tests.component.bundles.waiting import eventually
 from tests.component.lasting_child import LastingChild
 from tests.component.oci.fake_registry import answering
@@ -33,6 +33,7 @@ from copyrator.oci import statements
 from copyrator.workqueue.isolated import Isolated
 
 pytestmark = pytest.mark.needs("promotion")
+
 
 ENCRYPTED = {"secretName": "attest-key", "key": "key.pem", "passwordKey": "password"}
 
@@ -150,29 +151,6 @@ async def test_it_is_attested_once_it_has_stood_and_renewed_by_one_that_replaces
     states = [one.get("attest", [{}])[-1].get("state") for one in cluster.statuses["staging"]]
     assert "Renewing" in states
     assert condition(cluster, "Attested", "staging") == ("True", "Attested")
-
-
-async def test_a_hold_withdraws_and_its_end_attests_anew(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    attest_key(cluster)
-    trust(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    bundle("staging", attest=ATTEST)
-    await run(timer_interval=1.0)
-    await said(cluster, "Attested")
-
-    annotate(cluster, "staging", hold="load test failed")
-
-    await said(cluster, "Withdrawn")
-    (statement,) = registry.statements(digest)
-    assert (statement.withdrawn, statement.reason) == (True, "it was held: load test failed")
-    assert "load test failed" in await told(cluster, "AttestationWithdrawn")
-    bundle("production", promoteFrom=promoted_by())
-    assert "(it was held: load test failed)" in await waits(cluster, "PromotionWithdrawn")
-    annotate(cluster, "staging", hold=None)
-    await said(cluster, "Attested")
-    await deployed(cluster, "production", "1.0.0")
 
 
 async def test_a_user_withdraws_and_deleting_the_bundle_withdraws_nothing(
@@ -394,21 +372,6 @@ async def test_while_updates_are_disabled_nothing_is_pushed(
     await said(cluster, "Withdrawn")
 
 
-async def test_where_the_registry_deletes_nothing_it_is_counted(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    attest_key(cluster)
-    registry.deletes = False
-    digest = registry.put("app", "1.0.0", "one")
-    bundle("staging", attest=ATTEST | {"renew": "1h"})
-    operator = await run(timer_interval=90000.0)
-    await said(cluster, "Attested")
-    await idle(operator)
-    operator.let_pass(timedelta(hours=1))
-    await eventually(lambda: record(cluster).get("left") == 1)
-    assert len(registry.statements(digest)) == 2
-
-
 WRITES = 5
 """Finalizer, attempt, Job, outcome with the statement's record, the statement's end; and the
 Job's TTL, which may be before or after that."""
@@ -453,3 +416,132 @@ async def test_a_process_that_dies_at_any_write_withdraws_once(
     assert len(set(registry.pushes)) == 2
     assert registry.pushes[-1] == found["manifest"]
     assert [one.withdrawn for one in registry.statements(digest)] == [True]
+
+
+def states(cluster: BundleCluster) -> list[tuple[str, str]]:
+    found = cluster.status("staging").get("attest", [])
+    return [(one["version"], one["state"]) for one in found]
+
+
+async def test_a_version_that_the_registry_has_no_more_holds_no_other_statement_up(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    attest_key(cluster)
+    first = registry.put("app", "1.0.0", "one")
+    bundle("staging", version="1.*", attest=ATTEST)
+    operator = await run(timer_interval=1.0)
+    await said(cluster, "Attested")
+    registry.fault, registry.fault_at = answering(404), f"/manifests/{first}"
+    annotate(cluster, "staging", hold="no")
+    await said(cluster, "Gone")
+    message = await told(cluster, "AttestationWithdrawn")
+    assert "was withdrawn (the registry has it no more): " in message
+
+    second = registry.put("app", "1.1.0", "two")
+    await deployed(cluster, "staging", "1.1.0")
+    annotate(cluster, "staging", hold=None)
+
+    await eventually(lambda: states(cluster) == [("1.0.0", "Gone"), ("1.1.0", "Attested")])
+    assert [one.withdrawn for one in registry.statements(second)] == [False]
+    annotate(cluster, "staging", hold="no")
+    await eventually(lambda: states(cluster)[-1] == ("1.1.0", "Withdrawn"))
+    assert [one.withdrawn for one in registry.statements(second)] == [True]
+
+    assert [one.withdrawn for one in registry.statements(first)] == [False]
+    registry.fault = None
+    operator.let_pass(timedelta(hours=1, minutes=1))
+    await eventually(lambda: states(cluster)[0] == ("1.0.0", "Withdrawn"), "it came back")
+    assert [one.withdrawn for one in registry.statements(first)] == [True]
+
+
+async def test_edits_in_a_pause_push_nothing_but_a_withdrawal_does_not_wait_for_its_end(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    attest_key(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    bundle("staging", attest=ATTEST | {"renew": "1h"})
+    operator = await run(timer_interval=90000.0)
+    await said(cluster, "Attested")
+    registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
+    operator.let_pass(timedelta(hours=1))
+    await told(cluster, "RegistryUnreachable")
+    await idle(operator)
+    tries = sum(method == "POST" for method, _ in registry.asked)
+
+    for number in range(3):
+        reconciled = len(operator.reconciled)
+        annotate(cluster, "staging", other=str(number))
+        await eventually(lambda seen=reconciled: len(operator.reconciled) > seen)
+        await idle(operator)
+
+    assert sum(method == "POST" for method, _ in registry.asked) == tries
+    registry.fault = None
+    annotate(cluster, "staging", hold="no")
+    await said(cluster, "Withdrawn")
+    assert [one.withdrawn for one in registry.statements(digest)] == [True]
+
+
+async def test_what_was_recorded_under_another_name_is_not_signed_with_the_operators_key(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Nobody lists the name, so it is free with a key of one's own, and with no other."""
+    cluster.namespace("kube-system")
+    cluster.namespace("default")
+    data = {"key.pem": b64encode(private_pem()).decode()}
+    cluster.object("secrets", "default", "copyrator-attest-key", data=data)
+    digest = registry.put("app", "1.0.0", "one")
+    bundle("staging", attest=ATTEST | {"environment": "other"})
+    await run(timer_interval=90000.0, attest_environments=(("staging", "team"),))
+    await told(cluster, "AttestKeyInvalid")
+
+    attest = {"environment": "staging", "keyFrom": {"secretName": None, "key": None}}
+    attest["keyFrom"] |= {"operator": True}  # type: ignore[operator]
+    cluster.change("bundles", "staging", spec={"attest": attest})
+
+    await told(cluster, "Attested")
+    assert [one.environment for one in registry.statements(digest)] == ["staging"]
+    annotate(cluster, "staging", hold="no")
+    await eventually(
+        lambda: (
+            {state for _, state in states(cluster)} == {"Withdrawn"}
+            and {one.withdrawn for one in registry.statements(digest)} == {True}
+        )
+    )
+
+
+@pytest.mark.parametrize("is_withdrawal", [True, False], ids=["a withdrawal", "an attestation"])
+async def test_of_what_was_decided_only_a_withdrawal_is_pushed_while_its_bundle_is_uninstalled(
+    cluster: BundleCluster,
+    registry: AttestedRegistry,
+    run: Run,
+    bundle: Make,
+    *,
+    is_withdrawal: bool,
+) -> None:
+    """As long as something else keeps the Bundle; its deletion doesn't wait for a registry."""
+    attest_key(cluster)
+    digest = registry.put("app", "1.0.0", "one")
+    if not is_withdrawal:
+        registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
+    bundle("staging", attest=ATTEST)
+    timing = replace(TIMING, uninstall_recheck=0.1)
+    operator = await run(timer_interval=90000.0, timing=timing)
+    if is_withdrawal:
+        await said(cluster, "Attested")
+        registry.fault, registry.fault_at = answering(500), "/blobs/uploads/"
+        annotate(cluster, "staging", hold="no")
+    await told(cluster, "RegistryUnreachable")
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    cluster.drop(path_of("bundles", "staging"))
+    await eventually(lambda: cluster.reason("staging") == "UninstallFailed")
+
+    registry.fault = None
+    operator.let_pass(timedelta(minutes=1))
+
+    pushed = [True] if is_withdrawal else []
+    await eventually(lambda: [one.withdrawn for one in registry.statements(digest)] == pushed)
+    reconciled = len(operator.reconciled)
+    await eventually(lambda: len(operator.reconciled) > reconciled + 3)
+    assert len(registry.pushes) == 2 * is_withdrawal
+    cluster.put_object("serviceaccounts", "werf")
+    await eventually(lambda: cluster.look("bundles", "staging") is None)

@@ -63,6 +63,23 @@ def copy_of(werf: Werf, job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def put_of_mates(
+    cluster: BundleCluster, spec: dict[str, Any], token: str = "of-nobody", **metadata: str
+) -> str:
+    """Another team's Bundle of this spec, with a credential of its own; returns its path."""
+    cluster.namespace("mates")
+    bodies = {"serviceaccounts": ("werf", {}), "secrets": ("theirs", kubeconfig_data(token=token))}
+    for plural, (name, data) in bodies.items():
+        body = {"metadata": {"name": name, "namespace": "mates"}, "data": data}
+        cluster.write(path_of(plural, name, "mates"), body)
+    path = path_of("bundles", "shop", "mates")
+    spec = {**spec, "kubeConfig": {"secretName": "theirs"}}
+    cluster.write(
+        path, {"metadata": {"name": "shop", "namespace": "mates", **metadata}, "spec": spec}
+    )
+    return path
+
+
 def token_of(werf: Werf, job: dict[str, Any]) -> str:
     return str(copy_of(werf, job)["users"][0]["user"]["token"])
 
@@ -188,21 +205,6 @@ async def test_the_operators_own_cluster_is_no_other_one(
     assert cluster.jobs() == []
     put(cluster)
     await deployed(cluster)
-
-
-async def test_a_credential_that_ends_is_told_when_it_ends(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    put(cluster, token=token_until(datetime.now(UTC) + timedelta(hours=2)))
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run(timer_interval=SELDOM)
-    await deployed(cluster)
-    await idle(operator)
-    operator.let_pass(timedelta(hours=3))
-    assert "has expired at" in await reports(cluster, "KubeConfigInvalid")
-    put(cluster, token=token_until(operator.now() + timedelta(hours=2)))
-    await deployed(cluster)
-    assert len(cluster.jobs()) == 1, "nothing of it is deployed anew"
 
 
 async def test_the_end_of_a_credential_is_warned_of(
@@ -351,21 +353,9 @@ async def test_one_release_has_one_bundle_in_each_cluster(
     cluster.grant("prod")
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod")
-    cluster.namespace("mates")
-    account = path_of("serviceaccounts", "werf", "mates")
-    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
-    secret = path_of("secrets", "theirs", "mates")
-    data = kubeconfig_data(token="theirs")
-    cluster.write(secret, {"metadata": {"name": "theirs", "namespace": "mates"}, "data": data})
     await run()
     await deployed(cluster)
-    spec = {
-        **(cluster.look("bundles", "shop") or {})["spec"],
-        "kubeConfig": {"secretName": "theirs"},
-    }
-    theirs = path_of("bundles", "shop", "mates")
-    metadata = {"name": "shop", "namespace": "mates"}
-    cluster.write(theirs, {"metadata": metadata, "spec": spec})
+    theirs = put_of_mates(cluster, (cluster.look("bundles", "shop") or {})["spec"], "theirs")
 
     def ready() -> dict[str, Any]:
         status = cluster.objects[theirs].get("status") or {}
@@ -373,13 +363,9 @@ async def test_one_release_has_one_bundle_in_each_cluster(
 
     await eventually(lambda: ready().get("reason") == "ReleaseConflict", "one of them waits")
     assert f"release prod/shop in {SERVER}" in ready()["message"]
-    cluster.write(
-        secret,
-        {
-            "metadata": {"name": "theirs", "namespace": "mates"},
-            "data": kubeconfig_data(OTHER_SERVER),
-        },
-    )
+    metadata = {"name": "theirs", "namespace": "mates"}
+    secret = {"metadata": metadata, "data": kubeconfig_data(OTHER_SERVER)}
+    cluster.write(path_of("secrets", "theirs", "mates"), secret)
     await eventually(lambda: ready().get("reason") == "Deployed", "another cluster is free")
 
 
@@ -387,25 +373,11 @@ async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_deploying(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
     """Anybody may write a kubeconfig with a server's address and a credential without rights."""
-    cluster.namespace("mates")
-    account = path_of("serviceaccounts", "werf", "mates")
-    cluster.write(account, {"metadata": {"name": "werf", "namespace": "mates"}})
-    metadata = {"name": "theirs", "namespace": "mates"}
-    data = kubeconfig_data(token="of-nobody")
-    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry={"backoff": "1h"})
     spec = (cluster.look("bundles", "shop") or {})["spec"]
     cluster.change("bundles", "shop", spec={"suspend": True})
-    theirs = path_of("bundles", "shop", "mates")
-    metadata = {
-        "name": "shop",
-        "namespace": "mates",
-        "creationTimestamp": "2020-01-01T00:00:00Z",
-    }
-    cluster.write(
-        theirs, {"metadata": metadata, "spec": {**spec, "kubeConfig": {"secretName": "theirs"}}}
-    )
+    theirs = put_of_mates(cluster, spec, creationTimestamp="2020-01-01T00:00:00Z")
     cluster.ends = lambda job: (1, "Error: lock release: Unauthorized")
     operator = await run(timer_interval=SELDOM)
 
@@ -560,51 +532,6 @@ async def test_a_copy_that_could_not_be_written_with_its_uninstall_is_written_la
     assert owner["uid"] == job["metadata"]["uid"]
 
 
-@pytest.mark.needs("previews")
-async def test_a_preview_is_made_in_the_other_cluster_too(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, registry: FakeRegistry
-) -> None:
-    put(cluster)
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run()
-    await deployed(cluster)
-    registry.put("app", "2.0.0", "two")
-    werf.holds_plans = True
-    annotate(cluster, plan_at="now", plan_version="2.0.0")
-    await eventually(lambda: cluster.jobs("plan"), "the preview")
-    (job,) = cluster.jobs("plan")
-    assert token_of(werf, job) == TOKEN
-    werf.finish(job)
-    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
-    await idle(operator)
-    assert copies(cluster) == []
-    assert cluster.status()["deployed"]["version"] == "1.0.0"
-
-
-async def test_an_uninstall_waits_for_its_kubeconfig(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    put(cluster)
-    bundle(kubeConfig=KUBE_CONFIG)
-    operator = await run(timer_interval=SELDOM)
-    await deployed(cluster)
-    cluster.drop(path_of("secrets", "other"))
-    delete(cluster)
-    message = await reports(cluster, "UninstallFailed")
-    assert "Secret team/other of spec.kubeConfig doesn't exist" in message
-    assert 'operator.werf.dev/force-delete: "true"' in message
-    put(cluster, OTHER_SERVER)
-    await idle(operator)
-    operator.let_pass(timedelta(minutes=1))
-    await eventually(lambda: "put the former kubeconfig back" in cluster.message())
-    assert cluster.jobs("uninstall") == []
-    put(cluster)
-    await idle(operator)
-    operator.let_pass(timedelta(minutes=1))
-    await eventually(lambda: cluster.look("bundles", "shop") is None, cluster.message())
-    assert len(cluster.jobs("uninstall")) == 1
-
-
 async def delete_failed(cluster: BundleCluster, run: Run) -> None:
     """Delete the Bundle after its deploy has failed; its uninstall succeeds."""
     cluster.ends = lambda job: (1, "Error: it failed")
@@ -635,16 +562,9 @@ async def test_what_failed_in_another_cluster_is_uninstalled_there_though_nothin
 async def test_a_bundle_that_has_no_access_there_keeps_nobody_from_uninstalling(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    cluster.namespace("mates")
-    metadata = {"name": "theirs", "namespace": "mates"}
-    data = kubeconfig_data(token="of-nobody")
-    cluster.write(path_of("secrets", "theirs", "mates"), {"metadata": metadata, "data": data})
     put(cluster)
     bundle(kubeConfig=KUBE_CONFIG, project_namespace="prod", retry=PATIENT)
-    spec = (cluster.look("bundles", "shop") or {})["spec"]
-    spec = {**spec, "kubeConfig": {"secretName": "theirs"}, "suspend": True}
-    metadata = {"name": "shop", "namespace": "mates"}
-    cluster.write(path_of("bundles", "shop", "mates"), {"metadata": metadata, "spec": spec})
+    put_of_mates(cluster, {**(cluster.look("bundles", "shop") or {})["spec"], "suspend": True})
 
     await delete_failed(cluster, run)
 

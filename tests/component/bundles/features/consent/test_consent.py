@@ -103,16 +103,6 @@ async def test_a_release_in_the_bundles_own_namespace_is_never_asked_about(
     assert "consent" not in cluster.status()
 
 
-async def test_an_accepted_namespace_isnt_asked_for_permissions(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.accept("prod")
-    bundle(project_namespace="prod")
-    await run()
-    await deployed(cluster)
-    assert cluster.consents_asked == []
-
-
 async def test_withdrawn_consent_stops_deploys_at_once_and_no_uninstall(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -274,21 +264,6 @@ async def test_a_bundle_that_is_being_deleted_contests_no_release_that_was_there
     consents = cluster.objects[EVIL]["status"]["consent"]
     assert (consents["state"], evils(cluster)) == ("Assumed", "ReleaseConflict")
     cluster.end_job(cluster.runs[0], 1, "Error: no")
-
-
-async def test_a_contested_permission_that_is_withdrawn_is_seen_although_nothing_is_polled(
-    cluster: BundleCluster, run: Run, bundle: Make, evil: Any
-) -> None:
-    cluster.granted.add(("evil/werf", TEAM))
-    evil(FAKED)
-    body = cluster.objects[EVIL]
-    paused = {"operator.werf.dev/disable-autoupdate": ""}
-    cluster.write(EVIL, {**body, "metadata": {**body["metadata"], "annotations": paused}})
-    bundle()
-    await run(timing=soon(fresh=0.3))
-    await eventually(lambda: cluster.reason() == "ReleaseConflict")
-    cluster.granted.clear()
-    await eventually(lambda: cluster.reason() == "Deployed")
 
 
 @pytest.mark.needs("health")

@@ -88,23 +88,6 @@ async def test_only_a_new_version_waits(
     assert len(jobs_of(cluster, "shop")) == 1
 
 
-async def test_a_dependency_that_is_deleted_is_not_ready(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("db", deletionPolicy="Orphan")
-    await run()
-    await eventually(lambda: cluster.reason("db") == "Deployed")
-    cluster.change("bundles", "db", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    await eventually(lambda: cluster.look("bundles", "db") is None or gone(cluster))
-    bundle("shop", dependsOn=ON_DB)
-    await eventually(lambda: cluster.reason("shop") == "DependencyNotReady")
-
-
-def gone(cluster: BundleCluster) -> bool:
-    found = cluster.look("bundles", "db") or {}
-    return not found["metadata"].get("finalizers")
-
-
 async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -121,20 +104,6 @@ async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
 
     for name in "acb":
         await eventually(lambda name=name: cluster.reason(name) == "Deployed")
-
-
-async def test_waiting_costs_nothing(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    for number in range(20):
-        bundle(f"shop{number}", dependsOn=ON_DB)
-    await run(timer_interval=1.0)
-    await eventually(
-        lambda: all(cluster.reason(f"shop{n}") == "DependencyNotReady" for n in range(20))
-    )
-    writes, asked = cluster.bundle_writes(), len(registry.asked)
-    await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
-    assert cluster.bundle_writes() == writes
 
 
 async def test_dependants_see_a_failed_poll_at_once(

@@ -24,13 +24,12 @@ from tests.component.bundles.drifting import (
     CORRECT,
     DETECT,
     EDITED,
-    OTHER,
     Release,
-    checked_long_ago,
+    history,
+    told,
 )
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import DELETE, Werf
-from tests.component.bundles.features.drift.test_drift import told
 from tests.component.bundles.features.windows.office_hours import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import freeze_all, thaw_all
@@ -45,11 +44,6 @@ SOON = {"limit": 2, "backoff": "1s"}
 @pytest.fixture
 def release(cluster: BundleCluster, werf: Werf) -> Release:
     return Release(cluster, werf)
-
-
-def history(cluster: BundleCluster) -> list[tuple[str, bool]]:
-    found = cluster.status()["history"]
-    return [(one["outcome"], one.get("correction", False)) for one in found]
 
 
 def gates_of(cluster: BundleCluster, what: str) -> dict[str, str | None]:
@@ -171,48 +165,10 @@ async def approved(cluster: BundleCluster, release: Release) -> None:
 
 async def corrected(cluster: BundleCluster, operator: Operator, release: Release) -> None:
     """Somebody edits the release, which the next check finds and corrects."""
-    release.changed += EDITED
-    await check_now(cluster, release)
+    await release.check_now(*EDITED)
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
     await release.in_sync()
     await idle(operator)
-
-
-async def check_now(cluster: BundleCluster, release: Release) -> None:
-    """As if its time had come: no user's plan of what is deployed is made while another waits."""
-    checks = release.checks
-    cluster.change("bundles", "shop", status=checked_long_ago(cluster))
-    await eventually(lambda: release.checks > checks, "it is checked")
-
-
-@pytest.mark.needs("approval")
-async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
-    cluster: BundleCluster,
-    run: Run,
-    bundle: Make,
-    release: Release,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    release.is_fought = True
-    bundle(drift=CORRECT)
-    operator = await run()
-    await release.in_sync()
-    await drift(release, *EDITED)
-    found = await release.judged("True", "DriftRecurring")
-    await idle(operator)
-    assert (found["corrections"], len(cluster.jobs())) == (2, 3)
-    await check_now(cluster, release)
-    await idle(operator)
-    assert len(cluster.jobs()) == 3
-    assert told(caplog) == ["Drifted", "DriftCorrected", "DriftCorrected", "DriftRecurring"]
-
-    release.is_fought = False  # it was found, and other content is deployed
-    cluster.change("bundles", "shop", spec={"env": {"WERF_ENV": "b"}})
-    await release.in_sync()
-    await drift(release, *EDITED, value="again")
-    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
-    assert (await release.in_sync())["corrections"] == 1
 
 
 @pytest.mark.needs("approval")
@@ -255,8 +211,7 @@ async def test_nothing_is_corrected_where_nothing_may_be_deployed(
     operator = await run()
     await release.in_sync()
     werf.holds_checks = True
-    release.changed += EDITED
-    await check_now(cluster, release)
+    await release.check_now(*EDITED)
     CANT[what](cluster)
     await idle(operator)
     werf.finish(cluster.jobs("drift")[-1])
@@ -321,8 +276,7 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
         annotate(cluster, **{"skip-digests": cluster.status()["deployed"]["digest"]})
         await idle(operator)
     freeze_all(cluster, reason="incident")
-    release.changed += EDITED
-    await check_now(cluster, release)
+    await release.check_now(*EDITED)
     await release.judged("True", "Drifted")
     there = lambda: gates_of(cluster, "reason")  # noqa: E731
     said = {} if is_skipped else {"freeze": "Frozen"}
@@ -336,18 +290,3 @@ async def test_a_correction_waits_for_the_end_of_a_freeze(
     await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected")
     await release.in_sync()
     assert history(cluster)[0] == ("Succeeded", True)
-
-
-@pytest.mark.needs("approval")
-async def test_other_drift_is_corrected_too(
-    cluster: BundleCluster, run: Run, bundle: Make, release: Release
-) -> None:
-    bundle(drift=CORRECT)
-    await run()
-    await release.in_sync()
-    for number, changed in enumerate((EDITED[0], OTHER, DELETE)):
-        await drift(release, changed, value=str(number))
-        jobs = number + 2
-        await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs)  # type: ignore[misc]
-        await release.in_sync()
-    assert release.drift["corrections"] == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,12 +10,9 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
-    approve,
     condition,
     idle,
-    lose,
     pending,
-    waits,
 )
 from tests.component.bundles.cloud import HOST, Cloud
 from tests.component.bundles.conftest import Operator
@@ -28,12 +24,9 @@ from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
-from copyrator.bundles.features.drift.checks import DriftTiming
 from copyrator.bundles.plans.queue import PlanTiming
 
 NAMES = [f"shop{number:02}" for number in range(6)]
-FLEET = 300 if LONG else 20
-"""Bundles that are checked each quarter of an hour."""
 
 
 @pytest.fixture(autouse=True)
@@ -129,33 +122,6 @@ async def test_plans_that_wait_go_first(
         await eventually(lambda name=name: pending(cluster, name) == "AwaitingApproval")  # type: ignore[misc]
 
 
-LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
-    "deleted": lambda cluster, name: lose(cluster, "bundles", name),
-    "suspended": lambda cluster, name: cluster.change("bundles", name, spec={"suspend": True}),
-    "switched off": lambda cluster, name: cluster.change("bundles", name, spec={"drift": None}),
-    "invalid": lambda cluster, name: cluster.change("bundles", name, spec={"repo": "A B"}),
-}
-
-
-async def test_those_that_leave_hold_up_no_other(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_checks = True
-    names = [*(f"leaves{number}" for number in range(len(LEAVES))), *NAMES[:3]]
-    for name in names:
-        bundle(name, drift=DETECT)
-    operator = await run(max_plan_jobs=2)
-    await eventually(lambda: len(running(cluster, "drift")) == 1)
-    await idle(operator)
-    (job,) = running(cluster, "drift")
-    checked = job["metadata"]["labels"]["operator.werf.dev/bundle"]
-    others = [name for name in names if name != checked]
-    for name, leave in zip(others, LEAVES.values(), strict=False):
-        leave(cluster, name)
-    async with asyncio.timeout(240):
-        await finish_checks(cluster, werf, [checked, *others[len(LEAVES) :]])
-
-
 async def test_times_that_pass_while_a_check_waits_are_counted(
     cluster: BundleCluster,
     registry: FakeRegistry,
@@ -179,52 +145,3 @@ async def test_times_that_pass_while_a_check_waits_are_counted(
 
 def skipped(operator: Operator) -> float:
     return operator.metrics.registry.get_sample_value("copyrator_drift_checks_skipped_total") or 0.0
-
-
-@pytest.mark.timeout(1800 if LONG else 300)  # 300 checks on a busy machine
-async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-) -> None:
-    timing = replace(TIMING, features=(DriftTiming(tidied=timedelta()),))
-    names = [f"shop{number}" for number in range(FLEET)]
-    for name in names:
-        bundle(name, drift={**DETECT, "interval": "1h"})
-    operator = await run(timing=timing, max_plan_jobs=8)
-    await eventually(
-        lambda: all(is_checked(cluster, name) for name in names), seconds=1500 if LONG else 240
-    )
-    await idle(operator)
-    made = len(cluster.jobs("drift"))
-    assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"
-    await operator.stop()
-    seen = len(cluster.seen)
-    operator = await run(timing=timing, max_plan_jobs=8)
-    await eventually(lambda: len(operator.bundles) == FLEET)
-    await idle(operator)
-    reads = [one for one in cluster.seen[seen:] if one.verb not in ("list", "watch")]
-    due = len(cluster.jobs("drift")) - made
-    assert due <= max(4, FLEET / 10), "only those whose time has come by now"
-    assert len(reads) <= 12 * (due + 1), "the Job of a check that has begun may not be there yet"
-
-
-@pytest.mark.needs("approval")
-async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle("shop", drift=DETECT, version="1.*", approval=ALWAYS)
-    operator = await run(max_plan_jobs=1, timer_interval=1.0)
-    approve(cluster, await waits(cluster))
-    await eventually(lambda: is_checked(cluster, "shop"))
-    werf.holds_plans = True
-    bundle("first", approval=ALWAYS)
-    await eventually(lambda: len(running(cluster, "plan")) == 1)
-    registry.put("app", "1.1.0", "two")
-    available = lambda: cluster.status("shop")["available"]["version"]  # noqa: E731
-    await eventually(lambda: available() == "1.1.0")
-    assert pending(cluster, "shop") == "Planning"
-    asked, before = len(registry.asked), len(operator.reconciled)
-    await eventually(lambda: len(registry.asked) >= asked + 3, "polls go on")
-    assert len(operator.reconciled) - before < 20

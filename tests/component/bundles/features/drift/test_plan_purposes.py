@@ -22,7 +22,7 @@ from tests.component.bundles.approvals import (
 )
 from tests.component.bundles.drifting import DETECT, Release, checked_long_ago
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fake_werf import Werf
+from tests.component.bundles.fake_werf import Werf, container
 from tests.component.bundles.features.drift.test_drift_queue import running, skipped
 from tests.component.bundles.features.previews.test_previews import ask
 from tests.component.bundles.fixture_types import Make, Run
@@ -115,17 +115,26 @@ def shop(cluster: BundleCluster, werf: Werf, bundle: Make) -> Shop:
     return Shop(cluster, werf, bundle)
 
 
-SEALED = {DEPLOY: (True, True), CHECK: (False, False), PREVIEW: (False, False)}
-"""Whether records of values are written while a plan is made, and its operations are kept."""
+SEALED = {DEPLOY: (True, True, 2), CHECK: (False, False, 1), PREVIEW: (False, False, 1)}
+"""Whether records of values are written while a plan is made, and its operations are kept; and how
+often its chart is rendered."""
+
+
+def renders_of(job: dict[str, Any]) -> int:
+    """How often the script of a plan's Job is told to render the chart."""
+    return int(container(job)["command"][7])
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 async def test_what_is_sealed_for_a_plan_and_what_is_left_of_it(
     cluster: BundleCluster, run: Run, shop: Shop, purpose: str
 ) -> None:
-    has_inputs, keeps_operations = SEALED[purpose]
+    has_inputs, keeps_operations, renders = SEALED[purpose]
     operator = await shop.plan(purpose, run)
     job = shop.record["job"]
+    assert renders_of(shop.jobs[-1]) == renders
+    if purpose == CHECK:
+        assert renders_of(shop.jobs[0]) == 2, "the baseline's"
     kept = operations(cluster.status().get("baseline", {}))
     assert secrets(cluster) == kept | {f"{job}-values-000", f"{job}-salt"}
     assert bool(secrets(cluster, inputs=True)) == has_inputs
@@ -303,45 +312,4 @@ async def test_plans_are_counted_by_the_kind_of_their_jobs_and_once(
         await shows(operator, {succeeded: counted})
 
 
-@pytest.mark.parametrize("purpose", PURPOSES[1:])
-async def test_a_preview_asks_the_registry_by_itself_and_a_check_never_does(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, shop: Shop, purpose: str
-) -> None:
-    registry.put("app", "0.9.0", "old")
-    await shop.plan(purpose, run)
-    seen, made = len(registry.asked), len(shop.jobs)
-    if purpose == PREVIEW:
-        ask(cluster, "0.9.0", "again")
-    else:
-        shop.werf.finish(shop.jobs[-1])
-        await shop.ended("Planned")
-        cluster.change("bundles", "shop", status=checked_long_ago(cluster))
-    await eventually(lambda: len(shop.jobs) > made)
-    asked = registry.asked[seen:]
-    assert (("HEAD", "/v2/app/manifests/0.9.0") in asked, asked == []) == (
-        (True, False) if purpose == PREVIEW else (False, True)
-    )
-
-
 # --- a plan without operations: werf only stores the release (werf 2 ends with 2, werf 3 with 3)
-
-
-@pytest.mark.needs("approval", "charts")
-@pytest.mark.parametrize(
-    ("mode", "reason"), [("OnRisk", "Deployed"), ("Always", "AwaitingApproval")]
-)
-async def test_a_deploy_that_only_stores_the_release_has_nothing_risky(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, mode: str, reason: str
-) -> None:
-    werf.todo = lambda _digest: []
-    bundle(approval={"mode": mode})
-    await run()
-
-    await eventually(lambda: cluster.reason() == reason, f"{reason}: {cluster.status()}")
-
-    plan = cluster.status()["plan"]
-    assert (plan["operations"], plan.get("riskyOperations", 0)) == (0, 0)
-    if mode == "Always":  # all deploys wait, this one too
-        approve(cluster, plan)
-        await deployed(cluster)
-    assert len(werf.applied) == 1

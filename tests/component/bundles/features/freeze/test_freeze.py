@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +11,12 @@ from aiohttp import web
 from tests.component.bundles.approvals import condition, idle
 from tests.component.bundles.conftest import Operator
 from tests.component.bundles.fake_cluster import (
-    RUNNING,
     TEAM,
     WAITING,
     BundleCluster,
-    fail,
     path_of,
 )
-from tests.component.bundles.fixture_types import TIMING, Make, Run
+from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.freezing import (
     CONFIG,
     ending_in,
@@ -30,8 +27,6 @@ from tests.component.bundles.freezing import (
     thaw_all,
     waits,
 )
-from tests.component.bundles.test_gitops import gitops_health, gitops_message
-from tests.component.bundles.test_held_jobs import patches
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -183,43 +178,6 @@ async def test_a_job_without_a_pod_is_ended_and_a_running_deploy_goes_on(
     assert not given_up(cluster, shop)
 
 
-async def test_a_freeze_between_the_decision_and_the_job_ends_the_job(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    """At each write of a first deploy."""
-    cluster.ends, cluster.pods = None, WAITING
-    await run()
-    for number in range(1, 4):  # the finalizer, the attempt, the Job
-        name = f"shop-{number}"
-        before = cluster.writes_seen
-        bundle(name)
-        await eventually(lambda: cluster.writes_seen >= before + number)  # noqa: B023
-        freeze_all(cluster)
-        await eventually(lambda: is_stopped(cluster, name))  # noqa: B023
-        thaw_all(cluster)
-
-
-def is_stopped(cluster: BundleCluster, name: str) -> bool:
-    """It waits, or its Job was made and is being ended."""
-    made = [one for one in cluster.runs if one.startswith(f"{name}-")]
-    return any(given_up(cluster, one) for one in made) or bool(gate(cluster, name))
-
-
-async def test_after_a_restart_a_job_that_has_not_started_is_ended(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    bundle()
-    operator = await run()
-    await eventually(cluster.jobs)
-    await operator.stop(0.0)
-    freeze(cluster)
-
-    await run()
-
-    await eventually(lambda: given_up(cluster, cluster.runs[0]))
-
-
 async def test_a_request_that_a_freeze_delays_is_said_to_wait_and_handled_when_it_ends(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -235,22 +193,6 @@ async def test_a_request_that_a_freeze_delays_is_said_to_wait_and_handled_when_i
     assert "lastFailedRequest" not in cluster.status()
 
 
-async def test_no_time_of_a_retry_is_promised_that_a_freeze_will_prevent(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends = fail
-    bundle(retry={"limit": 3, "backoff": "1h"})
-    await run()
-    await eventually(lambda: "Next attempt at" in cluster.message())
-    freeze_all(cluster)
-    await eventually(lambda: "Next attempt when the freeze ends" in cluster.message())
-    assert cluster.reason() == "DeployFailed"
-    assert gate(cluster)["reason"] == "Frozen"
-    thaw_all(cluster)
-    await eventually(lambda: "Next attempt at" in cluster.message())
-    assert len(cluster.runs) == 1
-
-
 async def test_an_uninstall_goes_on(cluster: BundleCluster, run: Run, bundle: Make) -> None:
     bundle()
     await run()
@@ -262,11 +204,10 @@ async def test_an_uninstall_goes_on(cluster: BundleCluster, run: Run, bundle: Ma
     assert len(cluster.jobs("uninstall")) == 1
 
 
-@pytest.mark.parametrize("value", ['{"until": "soon"}', "x" * 5000], ids=["garbage", "oversize"])
 async def test_an_annotation_that_can_not_be_read_freezes_its_namespace_alone(
-    cluster: BundleCluster, run: Run, bundle: Make, value: str
+    cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    freeze(cluster, value)
+    freeze(cluster, "x" * 5000)
     bundle()
     operator = await run()
     await waits(cluster, "FreezeUnreadable")
@@ -438,67 +379,3 @@ async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
     bundle()
     await eventually(lambda: cluster.reason() == "Deployed")
     assert thawed
-
-
-async def test_what_waits_for_something_else_too_does_not_say_frozen_for_ever(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values": "a: 1"})
-    freeze(cluster)
-    bundle(values="values")
-    await run()
-    await waits(cluster)
-    cluster.drop("/api/v1/namespaces/team/configmaps/values")
-    await eventually(lambda: cluster.reason() == "ValuesMissing")
-
-    thaw(cluster)
-
-    await eventually(lambda: not gate(cluster), "the gate is gone")
-    assert cluster.reason() == "ValuesMissing"
-    assert condition(cluster, "UpdatePending") == ("", "")
-
-
-async def test_gitops_tools_see_that_it_is_frozen_and_suspended(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    freeze_all(cluster, reason="holidays", who="ann")
-    bundle(version="1.*")
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Frozen")
-    assert gitops_health(cluster) == ("Suspended", "InProgress", "InProgress"), "nothing runs yet"
-    thaw_all(cluster)
-    await eventually(lambda: cluster.reason() == "Deployed")
-
-    freeze_all(cluster, reason="holidays", who="ann")
-    registry.put("app", "1.1.0", "next")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Frozen"))
-    assert gitops_health(cluster) == ("Healthy", "Current", "Current")
-    assert "UpdatePending: Gate freeze: all namespaces are frozen by ann" in gitops_message(cluster)
-    cluster.change("bundles", "shop", spec={"env": {"MODE": "test"}})
-    await eventually(lambda: cluster.reason() == "Frozen")
-    assert gitops_health(cluster) == ("Suspended", "InProgress", "Current"), "1.0.0 runs"
-
-    cluster.change("bundles", "shop", spec={"suspend": True})
-    await eventually(lambda: cluster.reason() == "Suspended")
-    assert gitops_health(cluster) == ("Suspended", "InProgress", "Current")
-    assert gitops_message(cluster).startswith("Suspended: suspended; before: Frozen")
-
-
-async def test_a_freeze_ends_a_job_in_whose_pod_only_containers_of_others_have_run(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    bundle()
-    await run(timing=replace(TIMING, job_blocked=60.0))
-    await eventually(lambda: cluster.runs)
-    (job,) = cluster.runs
-    inits = [{"name": "vault-agent-init", "state": RUNNING}]
-    statuses = [{"name": "werf", "state": WAITING}]
-    cluster.change(
-        "pods",
-        f"{job}-pod",
-        status={"initContainerStatuses": inits, "containerStatuses": statuses},
-    )
-    freeze(cluster)
-    await eventually(lambda: patches(cluster, job), cluster.message(), 30.0)
-    assert patches(cluster, job)[0]["spec"]["activeDeadlineSeconds"] == 1

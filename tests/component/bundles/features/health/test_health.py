@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -27,7 +26,6 @@ from tests.component.bundles.test_metrics import shown
 from tests.component.bundles.test_suspension import BYS, is_paused, pause
 from tests.component.bundles.waiting import eventually
 from tests.component.bundles.workloads import deployment, owned
-from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 from copyrator.bundles.engine.context import BundleTiming
@@ -135,16 +133,6 @@ async def test_watches_are_shared_and_end_with_the_last_bundle(
     await eventually(lambda: healthy(cluster, "b") == ("", ""))
 
 
-async def test_where_nobody_asks_nothing_is_watched(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle()
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert health_watches(operator) == []
-    assert cluster.reviews == 0
-
-
 @pytest.mark.needs("consent")
 async def test_many_namespaces_have_one_watch_of_each_kind(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
@@ -239,25 +227,6 @@ async def test_a_rollout_takes_few_writes(cluster: BundleCluster, run: Run, bund
     assert writes_of(cluster) - before <= 2 * (loop.time() - started) + 2
 
 
-async def test_what_flaps_is_written_no_more_often_than_allowed(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle(health="Watch")
-    deployment(cluster)
-    await run(timing=timing_of(replace(SOON, status=0.5)))
-    await eventually(lambda: healthy(cluster) == GOOD)
-    before, loop = writes_of(cluster), asyncio.get_running_loop()
-    started = loop.time()
-    chance = random.Random(1)  # of a rhythm the operator might see one half only
-
-    def flap() -> bool:
-        deployment(cluster, ready=chance.randrange(2))
-        return writes_of(cluster) - before >= 4
-
-    await eventually(flap)
-    assert loop.time() - started > 3 * 0.5
-
-
 async def test_nothing_is_written_when_nothing_changes_also_after_a_restart(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -275,40 +244,6 @@ async def test_nothing_is_written_when_nothing_changes_also_after_a_restart(
     deployment(cluster, ready=1)
     await eventually(lambda: healthy(cluster) == GOOD)
     assert writes_of(cluster) == writes + 1
-
-
-async def test_it_is_kept_after_a_restart_without_the_permission_to_watch_jobs(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    """Then a status is written before anything is watched for the Bundle."""
-    bundle(health="Watch")
-    deployment(cluster, ready=0, late=True)
-    operator = await run()
-    await eventually(lambda: healthy(cluster) == BAD)
-    await operator.stop()
-    cluster.refuse("list", "/jobs", 403, "you may not")
-    await run()
-    await eventually(lambda: cluster.reason() == "Forbidden")
-    assert healthy(cluster) == BAD
-
-
-@pytest.mark.needs("dependencies")
-async def test_dependants_wait_until_it_is_healthy(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle("db", health="Watch")
-    deployment(cluster, "db", ready=0, release="db")
-    bundle("shop", dependsOn=[{"name": "db"}])
-    await run()
-    await eventually(lambda: healthy(cluster, "db") == BETWEEN)
-    await eventually(lambda: "Bundle team/db is Ready, but isn't Healthy" in cluster.message())
-    assert cluster.reason() == "DependencyNotReady"
-    asked = len(registry.asked)
-
-    deployment(cluster, "db", release="db")
-
-    await eventually(lambda: cluster.reason() == "Deployed")
-    assert len(registry.asked) == asked, "the registry isn't polled for it"
 
 
 @pytest.mark.needs("consent")

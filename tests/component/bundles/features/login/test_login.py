@@ -30,7 +30,6 @@ from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.keys import BundleKey
 from copyrator.api.text import format_time
-from copyrator.bundles.engine.sealed import SealStore
 from copyrator.oci.errors import IdentityRefused, IdentityUnavailable, RateLimited, RegistryError
 
 EXPIRES = "operator.werf.dev/login-expires"
@@ -67,6 +66,15 @@ async def after(operator: Any, look: Callable[[], Any]) -> Any:
     return await eventually(passed)
 
 
+async def waiting(cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]) -> Any:
+    """The operator, and the name of a Job whose pod waits; its login is renewed in time."""
+    cluster.ends, cluster.pods = None, WAITING
+    cloud.life = timedelta(minutes=30)
+    operator = await begin(timeout="2h")
+    (name,) = await eventually(lambda: cluster.runs)
+    return operator, name
+
+
 def logins(cluster: BundleCluster) -> set[str]:
     return {name for name in secrets(cluster) if name.endswith("-login")}
 
@@ -78,15 +86,19 @@ async def test_a_deploy_has_a_login_of_its_own_from_before_its_job_until_its_end
 
     def ends(job: dict[str, Any]) -> tuple[int, str]:
         name = job["metadata"]["name"]
-        found.append((login_of(cluster, name), job))
+        found.append((login_of(cluster, name), cluster.look("secrets", f"{name}-login"), job))
         return succeed(job)
 
     cluster.ends = ends
     await begin()
     await deployed(cluster)
 
-    ((login, job),) = found
+    ((login, secret, job),) = found
     assert login == config(cloud.tokens[0])
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
+    assert secret["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
+    assert secret["immutable"] is False, "a kubelet reads an immutable one once"
     pod = job["spec"]["template"]["spec"]
     (volume,) = [one for one in pod["volumes"] if one["name"] == "docker"]
     assert volume["secret"]["secretName"] == f"{job['metadata']['name']}-login"
@@ -94,19 +106,6 @@ async def test_a_deploy_has_a_login_of_its_own_from_before_its_job_until_its_end
     assert job["metadata"]["annotations"][EXPIRES] == format_time(cloud.expires)
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
     assert {one for one, _ in cloud.asked} == {"ServiceAccount team/werf"}
-
-
-async def test_its_secret_is_the_bundles_and_says_when_it_expires(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    cluster.ends = None
-    await begin()
-    (name,) = await eventually(lambda: cluster.runs)
-    body = cluster.look("secrets", f"{name}-login") or {}
-    (owner,) = body["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("Bundle", "shop")
-    assert body["metadata"]["annotations"] == {EXPIRES: format_time(cloud.expires)}
-    assert body["immutable"] is False, "a kubelet reads an immutable one once"
 
 
 @pytest.mark.needs("approval", "previews")
@@ -134,25 +133,6 @@ async def test_plans_their_deploys_and_previews_have_one_each(
     assert kinds == ["plan", "deploy", "plan"]
 
 
-@pytest.mark.needs("drift")
-async def test_checks_for_drift_have_one(
-    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
-) -> None:
-    release, found = Release(cluster, werf), []
-    run = cluster.ends
-
-    def ends(job: dict[str, Any]) -> tuple[int, str] | None:
-        found.append((job["metadata"]["labels"]["operator.werf.dev/job"], bool(logins(cluster))))
-        assert run is not None
-        return run(job)
-
-    cluster.ends = ends
-    await begin(drift=DETECT)
-    await release.in_sync()
-    assert found == [("deploy", True), ("drift", True)]
-    await eventually(lambda: not logins(cluster))
-
-
 async def test_an_uninstall_has_none(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
@@ -169,10 +149,7 @@ async def test_an_uninstall_has_none(
 async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     operator.let_pass(timedelta(minutes=19))
     await eventually(lambda: rests(operator))
     assert login_of(cluster, name) == config(cloud.tokens[0])
@@ -187,29 +164,6 @@ async def test_while_the_pod_waits_a_new_one_replaces_it_before_it_ends(
     await deployed(cluster)
     await eventually(lambda: not secrets(cluster), "its Secret is deleted")
     assert len(cluster.jobs()) == 1
-
-
-async def test_bundles_of_one_repository_with_other_accounts_share_no_answer(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], bundle: Make
-) -> None:
-    await begin({"allowed_service_accounts": ("werf", "other")}, suspend=True)
-    await eventually(lambda: cluster.status().get("available"))
-    cloud.error = IdentityRefused("no")
-    spec = {"registry": HOST, "insecure": None, "provider": "aws", "serviceAccountName": "other"}
-    bundle("more", **spec)
-    await eventually(lambda: cluster.reason("more") == "IdentityRefused")
-    assert cloud.asked[0] == ("ServiceAccount team/werf", False)
-    assert {one for one, _ in cloud.asked[1:]} == {"ServiceAccount team/other"}
-
-
-async def test_while_it_is_suspended_only_polls_ask_for_a_login(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    operator = await begin(suspend=True)
-    await eventually(lambda: cluster.status().get("available") and rests(operator))
-    assert len(cloud.asked) == 1
-    assert not secrets(cluster)
-    assert not cluster.jobs()
 
 
 async def test_a_job_gets_no_token_of_another_identity_than_it_began_with(
@@ -261,21 +215,6 @@ async def test_while_the_pod_runs_it_is_left_as_it_is(
     assert login_of(cluster, name) == config(cloud.tokens[0])
 
 
-async def test_after_a_restart_it_is_renewed_all_the_same(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
-    await operator.stop()
-    operator = await run(prepare=cloud.prepare, ahead=timedelta(minutes=19))
-    await eventually(lambda: operator.reconciled and rests(operator))
-    assert login_of(cluster, name) == config(cloud.tokens[0])
-    cloud.rotate()
-    await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
-
-
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_left_as_it_is(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], run: Run, is_deleted: bool
@@ -302,10 +241,7 @@ async def test_after_a_restart_that_of_a_pod_that_runs_or_a_deleted_bundle_is_le
 async def test_that_a_renewal_fails_is_said_once_the_token_has_expired(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     cloud.error = IdentityUnavailable("sts.example.com doesn't answer")
     await after(operator, lambda: cluster.reason() == "IdentityUnavailable")
     assert "there is no other: sts.example.com doesn't answer" in cluster.message()
@@ -320,10 +256,7 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], status: int
 ) -> None:
     """A quota, or somebody's finalizer on it; it is deleted before it is created again."""
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, begin)
     cloud.rotate()
     refusals = cluster.refuse("create", "/secrets", status, "exceeded quota: none")
     operator.let_pass(timedelta(minutes=21))
@@ -335,48 +268,6 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     await after(operator, lambda: cluster.reason() == "Deploying")
     assert "given-up" not in str(cluster.jobs()[0]["metadata"]["annotations"])
     assert len(cluster.runs) == 1
-
-
-async def test_a_secret_that_can_never_be_written_is_tried_ever_more_rarely(
-    cluster: BundleCluster,
-    cloud: Cloud,
-    begin: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    operator = await begin(timeout="24h")
-    await eventually(lambda: cluster.runs)
-    cloud.rotate()
-    operator.let_pass(timedelta(hours=8))
-    cluster.refuse("create", "/secrets", 409)
-    write, tries = SealStore.write_login, []
-
-    async def counted(*args: Any) -> None:
-        tries.append(args)
-        await write(*args)
-
-    monkeypatch.setattr(SealStore, "write_login", counted)
-    for _ in range(2 * 60 * 2):
-        operator.let_pass(timedelta(seconds=30))
-        await eventually(lambda: rests(operator))
-    await after(operator, lambda: len(tries) > 2)
-    assert len(tries) < 30
-
-
-async def test_once_the_pod_runs_that_a_renewal_failed_is_no_fault(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    """It has mounted the former one."""
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h")
-    await eventually(lambda: cluster.runs)
-    cloud.rotate()
-    cluster.refuse("create", "/secrets", 409)
-    operator.let_pass(timedelta(minutes=21))
-    await after(operator, lambda: "its login can't be renewed" in cluster.message())
-    cluster.put_pod(cluster.jobs()[0], {"running": {}})
-    await after(operator, lambda: cluster.reason() == "Deploying")
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -416,25 +307,6 @@ async def test_what_a_process_leaves_is_deleted_by_the_next_one_however_late(
     assert logins(cluster)
     await run(prepare=cloud.prepare, ahead=timedelta(days=3))
     await eventually(lambda: not logins(cluster))
-
-
-async def test_a_rotation_costs_no_request(
-    cluster: BundleCluster, registry: FakeRegistry, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    operator = await begin()
-    await deployed(cluster)
-    await eventually(lambda: not secrets(cluster) and rests(operator))
-    asked, seen = len(registry.asked), cluster.writes_seen
-    reconciled, before = len(operator.reconciled), cluster.look("bundles", "shop")
-    cloud.rotate()
-    operator.let_pass(timedelta(minutes=1))
-    annotate(cluster, note="a reconcile")
-    await eventually(lambda: len(operator.reconciled) > reconciled and rests(operator))
-    assert (len(registry.asked), cluster.writes_seen) == (asked, seen)
-    after = cluster.look("bundles", "shop")
-    assert before is not None
-    assert after is not None
-    assert after["status"] == before["status"]
 
 
 @pytest.mark.parametrize(
@@ -545,14 +417,15 @@ def forms(token: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("readable", "renewed", "restarted"),
+    ("secret", "renewed", "restarted"),
     [
-        (True, False, True),
-        (True, True, True),
-        (False, False, True),
-        (True, True, False),
-        (False, True, False),
-        (False, False, False),
+        ("readable", False, True),
+        ("readable", True, True),
+        ("refused", False, True),
+        ("readable", True, False),
+        ("refused", True, False),
+        ("refused", False, False),
+        ("replaced", False, False),
     ],
 )
 async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_know(
@@ -560,22 +433,23 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
     cloud: Cloud,
     begin: Callable[..., Any],
     run: Run,
-    readable: bool,
+    secret: str,
     renewed: bool,
     restarted: bool,
 ) -> None:
-    cluster.ends, cluster.pods = None, WAITING
-    cloud.life = timedelta(minutes=30)
-    operator = await begin(timeout="2h", retry={"limit": 0})
-    (name,) = await eventually(lambda: cluster.runs)
+    operator, name = await waiting(cluster, cloud, partial(begin, retry={"limit": 0}))
     ahead = timedelta()
     if renewed:
         cloud.rotate()
         ahead = timedelta(minutes=21)
         operator.let_pass(ahead)
         await after(operator, lambda: login_of(cluster, name) == config(cloud.tokens[1]))
-    if not readable:
+    if secret == "refused":
         cluster.refuse("get", f"{name}-login", 403, NOT_ALLOWED)
+    elif secret == "replaced":
+        auth = json.dumps({"auths": {HOST: {"auth": "bWFsbG9yeTp4"}}}).encode()
+        data = {".dockerconfigjson": base64.b64encode(auth).decode()}
+        cluster.put_object("secrets", f"{name}-login", data=data)
     if restarted:
         cluster.put_pod(cluster.jobs()[0], {"running": {}})
         cluster.change("jobs", name, status={"ready": 1})
@@ -586,12 +460,13 @@ async def test_no_token_reaches_the_status_whatever_the_operator_may_read_or_kno
 
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
     message = cluster.status()["attempted"]["message"]
-    known = not restarted or (readable and not renewed)
+    known = not restarted or (secret == "readable" and not renewed)
     assert ("<redacted>" in message) is known
     assert message.startswith("<withheld") is not known
     shown = str([one for path, one in cluster.objects.items() if "/secrets/" not in path])
     for token in cloud.tokens:
         assert not [form for form in forms(token) if form in shown.replace(texts, "")]
+    await eventually(lambda: not logins(cluster))
 
 
 @pytest.mark.needs("approval")
@@ -649,30 +524,6 @@ async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
     assert attempted["failures"] == 0
 
 
-@pytest.mark.needs("approval")
-async def test_a_plan_whose_token_expired_is_made_again_without_limit(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any], werf: Werf
-) -> None:
-    cloud.life = timedelta(seconds=-1)
-    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
-    await begin(approval=ALWAYS, retry={"limit": 0})
-    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
-    plan = cluster.status()["plan"]
-    assert plan["reason"] == "TokenExpired"
-    assert plan["nextRetryAt"]
-    assert "the next Job gets a new one" in plan["message"]
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_that_the_registry_refuses_says_what_the_account_lacks(
-    cluster: BundleCluster, begin: Callable[..., Any], werf: Werf
-) -> None:
-    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
-    await begin(approval=ALWAYS)
-    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
-    assert cluster.status()["plan"]["message"].endswith(REMEDY)
-
-
 async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(
     cluster: BundleCluster, begin: Callable[..., Any]
 ) -> None:
@@ -687,25 +538,6 @@ async def test_without_the_permission_nothing_is_deployed_and_the_status_says_wh
     assert not cluster.runs
     refusals.clear()
     await deployed(cluster)
-
-
-def replaced_by_mallory(cluster: BundleCluster, name: str) -> None:
-    mallory = json.dumps({"auths": {HOST: {"auth": "bWFsbG9yeTp4"}}})
-    body = {".dockerconfigjson": base64.b64encode(mallory.encode()).decode()}
-    cluster.put_object("secrets", name, data=body)
-
-
-async def test_that_its_secret_was_replaced_reveals_no_token(
-    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
-) -> None:
-    cluster.ends = None
-    await begin(retry={"limit": 0})
-    (job,) = await eventually(lambda: cluster.runs)
-    replaced_by_mallory(cluster, f"{job}-login")
-    cluster.end_job(job, 1, f"Error: release install: it says {cloud.tokens[0]} here")
-    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Failed")
-    assert "it says <redacted> here" in cluster.status()["attempted"]["message"]
-    await eventually(lambda: not logins(cluster))
 
 
 async def test_a_quota_without_secrets_is_named(

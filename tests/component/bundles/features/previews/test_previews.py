@@ -12,22 +12,25 @@ from tests.component.bundles.approvals import (
     ALWAYS,
     annotate,
     approve,
+    condition,
     deployed,
     idle,
     lose,
     operations,
     pending,
     plan,
-    refresh,
     secrets,
     waits,
 )
 from tests.component.bundles.crashing import die_after, sampled
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, digest
+from tests.component.bundles.fake_werf import DELETE, UPDATE, Werf, digest
 from tests.component.bundles.fixture_types import Make, Run
+from tests.component.bundles.test_gated_jobs import assert_restricted, spec
+from tests.component.bundles.test_job_credentials import give, several
 from tests.component.bundles.waiting import eventually
-from tests.component.oci.fake_registry import FakeRegistry, answering
+from tests.component.kube.fake_api import turns
+from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -162,50 +165,6 @@ async def test_what_can_not_be_planned_is_said(
     assert cluster.reason() == "Deployed"
 
 
-async def test_a_registry_that_does_not_answer_is_named(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle()
-    await run()
-    await deployed(cluster)
-    registry.fault = answering(503)
-    ask(cluster, "1.*")
-    seen = await answered(cluster)
-    assert seen["reason"] == "RegistryUnreachable"
-    assert cluster.reason() == "Deployed"
-
-
-async def test_missing_values_and_accounts_are_named(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    bundle(values="values", suspend=True)
-    await run()
-    await eventually(lambda: cluster.reason() == "Suspended")
-    lose(cluster, "serviceaccounts", "werf")
-    ask(cluster, "1.*")
-    assert (await answered(cluster))["reason"] == "ServiceAccountMissing"
-    lose(cluster, "configmaps", "values")
-    ask(cluster, "1.*", "again")
-    assert (await answered(cluster, "again"))["reason"] == "ValuesMissing"
-
-
-async def test_a_failed_preview_says_what_werf_says_and_is_not_made_again(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    werf.says = lambda *_: (1, "password: hunter2\nError: no such value\n")
-    bundle(values="values", suspend=True)
-    operator = await run()
-    ask(cluster, "1.*")
-    seen = await answered(cluster)
-    assert (seen["reason"], "Error: no such value" in seen["message"]) == ("PlanFailed", True)
-    assert "hunter2" not in json.dumps(cluster.status())
-    await idle(operator)
-    assert len(cluster.jobs("plan")) == 1
-    assert secrets(cluster) == set()
-
-
 async def test_another_request_replaces_a_preview_that_is_being_made(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -228,52 +187,6 @@ async def test_another_request_replaces_a_preview_that_is_being_made(
 
 
 @pytest.mark.needs("approval")
-async def test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    registry.put("app", "1.1.0", "two")
-    bundle(approval=ALWAYS)
-    operator = await run()
-    await waits(cluster)
-    ask(cluster, "1.1.0")
-    seen = await answered(cluster)
-    annotate(cluster, **{"plan-version": None})
-    refresh(cluster, "later")
-    await waits(cluster, number=2)
-    await idle(operator)
-    assert preview(cluster) == seen
-    assert cluster.status()["lastHandledPlan"] == "later"
-    given_up = [
-        job["metadata"]["name"]
-        for job in cluster.jobs("plan")
-        if "operator.werf.dev/given-up" in job["metadata"]["annotations"]
-    ]
-    assert given_up == []
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_that_is_begun_meanwhile_does_not_end_a_preview(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
-    bundle(approval=ALWAYS, values="values")
-    operator = await run()
-    await waits(cluster)
-    werf.holds_plans = True
-    ask(cluster, "1.*")
-    await eventually(lambda: len(cluster.jobs("plan")) == 2)
-    annotate(cluster, **{"plan-version": None})
-    refresh(cluster, "later")
-    await eventually(lambda: len(cluster.jobs("plan")) == 3)
-    await idle(operator)
-    for job in cluster.jobs("plan")[1:]:
-        assert "operator.werf.dev/given-up" not in job["metadata"]["annotations"]
-        werf.finish(job)
-    await waits(cluster, number=2)
-    await eventually(lambda: preview(cluster)["outcome"] == "Planned")
-
-
-@pytest.mark.needs("approval")
 async def test_a_preview_waits_its_turn(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
@@ -290,19 +203,6 @@ async def test_a_preview_waits_its_turn(
     werf.finish(cluster.jobs("plan")[0])
     await eventually(lambda: len(cluster.jobs("plan")) == 3)
     werf.finish(cluster.jobs("plan")[2])
-    await answered(cluster)
-
-
-async def test_a_paused_bundle_has_no_preview(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    bundle(metadata={"annotations": {"operator.werf.dev/disable-autoupdate": "true"}})
-    ask(cluster, "1.*")
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
-    await idle(operator)
-    assert (cluster.runs, registry.asked) == ([], [])
-    annotate(cluster, **{"disable-autoupdate": None})
     await answered(cluster)
 
 
@@ -350,33 +250,6 @@ async def test_a_preview_whose_job_is_deleted_or_refused_says_so(
     assert secrets(cluster) == set()
 
 
-async def test_a_bundle_that_is_deleted_ends_its_preview(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    werf.holds_plans = True
-    bundle(suspend=True)
-    await run()
-    ask(cluster, "1.*")
-    await eventually(lambda: cluster.jobs("plan"))
-    lose(cluster, "bundles", "shop")
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-    metadata = cluster.jobs("plan")[0]["metadata"]
-    assert "operator.werf.dev/given-up" in metadata["annotations"]
-    assert metadata["ownerReferences"]
-
-
-async def test_a_preview_of_what_creates_the_namespace_says_so(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
-) -> None:
-    cluster.grant("prod")
-    bundle(suspend=True, project_namespace="prod")
-    await run()
-    ask(cluster, "1.*")
-    assert (await answered(cluster))["counts"] == {"create": 2}
-    assert preview(cluster)["risky"] == ["create ::Namespace:prod"]
-    assert CREATE not in preview(cluster)["risky"]
-
-
 PREVIEW_WRITES = 8
 """From the request: the record, discarded Secrets, the values and their salt, the Job, the outcome,
 discarded values, the Job's TTL."""
@@ -402,3 +275,44 @@ async def test_the_process_dies_at_any_write_of_a_preview(
     await idle(operator)
     assert len(cluster.runs) == len(set(cluster.runs)) == 1
     await eventually(lambda: secrets(cluster) == set())
+
+
+async def test_a_previews_credential_is_deleted_however_often_that_fails(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    give(cluster, several(registry))
+    bundle(auth="creds")
+    operator = await run()
+    await deployed(cluster)
+    refusals = cluster.refuse("delete", "/secrets", 500)
+    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    await turns()
+    assert [name for name in secrets(cluster) if name.endswith("-login")]
+    refusals.clear()
+
+    def look() -> bool:
+        operator.let_pass(timedelta(seconds=30))
+        return not secrets(cluster)
+
+    await eventually(look, "its Secrets are deleted")
+
+
+@pytest.mark.usefixtures("registry")
+async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(**spec())
+    await run()
+    status = await deployed(cluster)
+    assert condition(cluster, "SettingsWithheld") == ("", "")
+    annotate(cluster, **{"plan-at": "now", "plan-version": "1.0.0"})
+    await eventually(lambda: cluster.status().get("preview", {}).get("outcome") == "Planned")
+    assert_restricted(cluster, "plan")
+    message = cluster.status()["preview"]["message"]
+    assert message.startswith("planned without spec.env.NOBODY_READS_IT, spec.env.PATH, ")
+    assert message.endswith(
+        r"spec.job.podAnnotations.vault\.hashicorp\.com/agent-inject, which the deploy gets"
+    )
+    assert cluster.status()["deployed"] == status["deployed"]

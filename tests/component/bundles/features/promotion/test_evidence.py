@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 from tests.component.bundles.approvals import (
     ALWAYS,
-    annotate,
     approve,
     condition,
     idle,
@@ -186,42 +185,6 @@ async def test_neither_what_is_gone_nor_what_is_others_holds_a_promotion_up(
     await deployed(cluster, "production", "1.0.0")
 
 
-async def test_keys_are_rotated_without_a_gap(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    """Both keys are trusted while the source changes from one to the other."""
-    trust(cluster, "P-256", "P-384")
-    registry.attest(registry.put("app", "1.0.0", "one"), "P-256", age=5)
-    bundle("production", version="1.*", promoteFrom=promoted_by())
-    await run(timer_interval=0.5)
-    await deployed(cluster, "production", "1.0.0")
-    second = registry.put("app", "1.1.0", "two")
-    registry.attest(second, "P-384")
-    await deployed(cluster, "production", "1.1.0")
-
-    trust(cluster, "P-384")
-
-    registry.attest(registry.put("app", "1.2.0", "three"), "P-256")
-    message = await waits(cluster, "NotPromoted")
-    assert "the signature is by no key of staging" in message
-    registry.attest(registry.put("app", "1.3.0", "four"), "P-384")
-    await deployed(cluster, "production", "1.3.0")
-
-
-async def test_new_keys_are_in_force_at_once(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    registry.attest(registry.put("app", "1.0.0", "one"))
-    bundle("production", promoteFrom=promoted_by())
-    await run(timer_interval=3600.0)
-    message = await waits(cluster, "VerificationUnavailable")
-    assert "ConfigMap team/staging-keys doesn't exist: create it" in message
-
-    trust(cluster)
-
-    await deployed(cluster, "production", "1.0.0")
-
-
 async def test_one_key_for_two_environments_is_an_invalid_spec(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
@@ -243,62 +206,6 @@ async def test_one_key_for_two_environments_is_an_invalid_spec(
     registry.attest(digest, "ed25519", environment="canary")
 
     await deployed(cluster, "production", "1.0.0")
-
-
-@pytest.mark.needs("signatures")
-async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    registry.attest(registry.put("app", "1.0.0", "one"))
-    trust(cluster)
-    entry = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "staging-keys"}}}
-    bundle("production", promoteFrom=promoted_by(), verify={"anyOf": [entry]})
-    await run(timer_interval=3600.0)
-
-    message = await waits(cluster, "VerificationUnavailable")
-
-    assert (
-        "the keys of staging, ConfigMap team/staging-keys: 0.pub is trusted for signatures by "
-        "spec.verify; attest with another key"
-    ) in message
-    assert registry.evidence_requests() == 1, "the signatures'"
-
-
-async def test_a_forced_deploy_passes_over_missing_evidence_and_says_so(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    trust(cluster)
-    registry.put("app", "1.0.0", "one")
-    bundle("production", promoteFrom=promoted_by())
-    await run(timer_interval=3600.0)
-    await waits(cluster, "NotPromoted")
-
-    annotate(cluster, "production", forceAt="now")
-
-    await deployed(cluster, "production", "1.0.0")
-    (over,) = cluster.status("production")["attempted"]["passedOver"]
-    assert over == {"name": "promotion", "reason": "NotPromoted", "environments": ["staging"]}
-
-
-@pytest.mark.needs("approval")
-async def test_a_plan_whose_version_is_withdrawn_is_dropped(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    assert werf is not None
-    trust(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    registry.attest(digest, age=5)
-    bundle("production", promoteFrom=promoted_by(), approval=ALWAYS)
-    operator = await run(timer_interval=3600.0)
-    await waits_for_plan(cluster, name="production")
-    found = plan(cluster, "production")
-    registry.attest(digest, withdrawn=True)
-
-    approve(cluster, found, name="production")
-
-    await waits(cluster, "PromotionWithdrawn")
-    await idle(operator)
-    assert cluster.jobs() == []
 
 
 @pytest.mark.needs("approval")
@@ -324,22 +231,6 @@ async def test_a_plan_that_is_kept_beside_a_newer_version_ends_when_its_own_is_w
     await waits_for_plan(cluster, name="production")
     await idle(operator)
     assert cluster.jobs() == []
-
-
-async def test_the_same_digest_in_another_repository_is_promoted_by_copied_attestations(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
-    trust(cluster)
-    digest = registry.put("app", "1.0.0", "one")
-    registry.attest(digest)
-    registry.put("mirror/app", "9.9.9", "one")
-    registry.copy(digest, "mirror/app")
-    bundle("production", repo="mirror/app", version="9.9.9", promoteFrom=promoted_by())
-    await run(timer_interval=1.0)
-
-    await deployed(cluster, "production", "9.9.9")
-
-    assert cluster.status("production")["deployed"]["digest"] == digest
 
 
 async def test_the_end_of_a_withdrawal_is_told_and_kept(
@@ -392,3 +283,25 @@ def test_what_was_read_long_ago_for_a_deploy_that_did_not_begin_is_read_again() 
     polling.forget()
     polling.begin(now, datetime.now(UTC))
     assert not any(asks(one) for one in (Occasion.FORCE, Occasion.RETRY, Occasion.CORRECTION))
+
+
+async def test_keys_are_rotated_without_a_gap(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    """Both keys are trusted while the source changes from one to the other."""
+    trust(cluster, "P-256", "P-384")
+    registry.attest(registry.put("app", "1.0.0", "one"), "P-256", age=5)
+    bundle("production", version="1.*", promoteFrom=promoted_by())
+    await run(timer_interval=0.5)
+    await deployed(cluster, "production", "1.0.0")
+    second = registry.put("app", "1.1.0", "two")
+    registry.attest(second, "P-384")
+    await deployed(cluster, "production", "1.1.0")
+
+    trust(cluster, "P-384")
+
+    registry.attest(registry.put("app", "1.2.0", "three"), "P-256")
+    message = await waits(cluster, "NotPromoted")
+    assert "the signature is by no key of staging" in message
+    registry.attest(registry.put("app", "1.3.0", "four"), "P-384")
+    await deployed(cluster, "production", "1.3.0")

@@ -21,6 +21,7 @@ from tests.component.bundles.promoting import (
     started,
     waits,
 )
+from tests.component.bundles.test_metrics import shown, shows
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
@@ -94,25 +95,6 @@ async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_not
     assert started(cluster, "production") >= until
     assert len(registry.asked) == asked, "the registry isn't asked for it"
     await deployed(cluster, "production", "1.0.0")
-
-
-@pytest.mark.needs("approval")
-async def test_a_requested_plan_is_answered_while_promotion_holds_a_first_install_back(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle("staging", suspend=True)
-    bundle("production", promoteFrom=promoted_from("staging"))
-    operator = await run(timer_interval=3600.0)
-    await waits(cluster, "NotPromoted")
-
-    annotate(cluster, "production", plan_at="now")
-
-    await eventually(lambda: cluster.status("production").get("lastHandledPlan") == "now")
-    await idle(operator)
-    assert cluster.runs == []
-    assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")
-    annotate(cluster, "production", plan_at="later")
-    await eventually(lambda: cluster.status("production").get("lastHandledPlan") == "later")
 
 
 async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_waits(
@@ -245,3 +227,52 @@ async def test_a_thousand_bundles_are_promoted_from_one_without_a_request_each(
 
 def waiting(cluster: BundleCluster, count: int) -> int:
     return sum(gate_of(cluster, f"p{n}").get("reason") == "NotPromoted" for n in range(count))
+
+
+async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    operator = await run()
+    await eventually(lambda: gate_of(cluster).get("until"))
+    annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
+    message = await waits(cluster, "PromotionHeld")
+    assert "Bundle team/staging is held: load test failed [31m!!" in message
+    assert len(message) < 400
+    assert "until" not in gate_of(cluster)
+    (record,) = soak_of(cluster, "staging")
+    assert record["brokenBy"].startswith("it was held: load test failed")
+    assert "longest" not in record
+    assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
+    annotate(cluster, "staging", hold="looked into")  # which writes nothing on staging
+    await eventually(lambda: "is held: looked into" in gate_of(cluster)["message"])
+    annotate(cluster, "staging", hold=None)
+    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun")
+    (record,) = soak_of(cluster, "staging")
+    assert "brokenBy" not in record
+    operator.let_pass(timedelta(hours=1))
+    await deployed(cluster, "production", "1.0.0")
+    since = datetime.fromisoformat(record["since"])
+    assert started(cluster, "production") >= since + timedelta(hours=1)
+
+
+async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_shown(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    source = {"bundles": [{"name": "staging"}], "soak": "1h"}
+    bundle("production", promoteFrom=source)
+    await shows(operator, {'copyrator_bundles_waiting{gate="promotion"}': 1})
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    bundle("staging")
+    await eventually(lambda: 3500 < shown(operator)["copyrator_soak_remaining_seconds"] <= 3600)
+    assert 0 <= shown(operator)["copyrator_oldest_wait_seconds"] < 100
+    cluster.change("bundles", "production", metadata={"annotations": FORCE})
+    await eventually(lambda: cluster.reason("production") == "Deployed")
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    assert shown(operator)["copyrator_oldest_wait_seconds"] == 0
+    assert 'copyrator_bundles_waiting{gate="promotion"}' not in shown(operator)
+
+
+FORCE = {"operator.werf.dev/forceAt": "now"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,15 +12,13 @@ from tests.component.bundles.approvals import (
     annotate,
     approve,
     condition,
-    secrets,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, EDITED, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.features.signatures.test_signatures import VERIFY, Signed
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.promoting import promoted_from, soak_of
+from tests.component.bundles.promoting import promoted_from
 from tests.component.bundles.telling import Told
 from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
@@ -182,21 +179,14 @@ async def test_what_is_pinned_and_runs_stays_ready_when_it_is_skipped(
     assert len(cluster.runs) == 3
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("version", "1.*.*"), ("repo", "other")],
-)
 async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_not(
     cluster: BundleCluster,
     registry: FakeRegistry,
     run: Run,
     bundle: Make,
     told: Told,
-    field: str,
-    value: object,
 ) -> None:
     first, second, operator = await deploy_two(cluster, registry, run, bundle)
-    registry.put("other", "1.1.0", "second")
     pin(cluster, f"1.0.0@{first}")
     await rolled_back(cluster, first)
 
@@ -208,7 +198,7 @@ async def test_an_edit_of_what_chooses_the_version_ends_it_and_other_edits_do_no
     assert deployed(cluster) == first
     assert condition(cluster, "UpdatePending") == ("True", "Pinned")
 
-    cluster.change("bundles", "shop", spec={field: value})
+    cluster.change("bundles", "shop", spec={"version": "1.*.*"})
     await eventually(lambda: deployed(cluster) == second and cluster.reason() == "Deployed")
     assert pin_of(cluster) == {"requested": f"1.0.0@{first}"}, "the value isn't taken again"
     assert "was edited" in told.said["Unpinned"][0]
@@ -254,32 +244,6 @@ async def test_what_was_never_deployed_from_this_repository_is_refused_by_name(
     assert f"from {registry.host}/other" in found["refused"], "it is of the first repository"
 
 
-async def test_a_failed_version_is_no_target_and_the_targets_outlive_its_retries(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    retry = {"limit": 3, "backoff": "1s"}
-    first, second, operator = await deploy_two(cluster, registry, run, bundle, retry=retry)
-    cluster.ends = lambda job: fail(job) if "1.0.0" not in str(job) else succeed(job)
-
-    def is_given_up(digest: str) -> bool:
-        operator.let_pass(timedelta(seconds=10))
-        return cluster.status()["attempted"]["digest"] == digest and (
-            cluster.reason() == "Quarantined"
-        )
-
-    bad = ""
-    for version in ("1.2.0", "1.3.0", "1.4.0"):
-        bad = registry.put("app", version, version)
-        await eventually(lambda: is_given_up(bad))  # noqa: B023
-    history = cluster.status()["history"]
-    assert len(history) == 10
-    assert {first, second} <= {one["digest"] for one in history if one["outcome"] == "Succeeded"}
-    pin(cluster, f"1.4.0@{bad}")
-    assert "no successful deploy" in (await seen(cluster, f"1.4.0@{bad}"))["refused"]
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-
-
 async def test_without_its_manifest_in_the_registry_what_runs_stays(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -295,58 +259,6 @@ async def test_without_its_manifest_in_the_registry_what_runs_stays(
 
     assert registry.put("app", "1.0.0", "one") == first
     await rolled_back(cluster, first)
-
-
-async def test_a_registry_that_fails_is_not_one_without_the_digest(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, _ = await deploy_two(cluster, registry, run, bundle)
-    registry.fault, registry.fault_at = answering(500), first
-    pin(cluster, f"1.0.0@{first}")
-    await eventually(lambda: condition(cluster, "Ready") == ("False", "RegistryUnreachable"))
-    assert deployed(cluster) == second
-    registry.fault = None
-    await rolled_back(cluster, first)
-
-
-@pytest.mark.needs("age")
-async def test_a_version_ages_while_another_one_is_pinned(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, _, operator = await deploy_two(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"minAge": "2h"})
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    third = registry.put("app", "1.2.0", "third")
-
-    def is_candidate() -> bool:
-        return any(one["digest"] == third for one in cluster.status().get("candidates", ()))
-
-    await eventually(is_candidate)
-    rejected = cluster.status()["available"]["rejected"]
-    assert {"version": "1.2.0", "reason": "TooYoung"} in rejected
-    operator.let_pass(timedelta(hours=3))
-    pin(cluster, "none")
-    await eventually(lambda: deployed(cluster) == third)
-
-
-async def test_where_no_tag_names_a_version_any_more_none_is_available(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, _, operator = await deploy_two(cluster, registry, run, bundle)
-    for tag in ("1.0.0", "1.1.0"):
-        registry.untag("app", tag)
-    await eventually(lambda: "version" not in cluster.status()["available"])
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    assert "version" not in cluster.status()["available"], "1.1.0 is only a digest"
-    annotate(cluster, requestedAt="now")
-    await eventually(lambda: len(cluster.runs) == 4 and cluster.reason() == "Deployed")
-    assert "version" not in cluster.status()["available"]
-    pin(cluster, "none")
-    await seen(cluster, "none")
-    await polled(operator, registry)
-    assert deployed(cluster) == first, "nothing else is there to be deployed"
 
 
 @pytest.mark.needs("age", "dependencies", "promotion")
@@ -372,22 +284,6 @@ async def test_age_promotion_and_dependencies_are_passed_over_and_named(
     ]
 
 
-@pytest.mark.needs("windows", "freeze")
-async def test_a_window_and_a_freeze_are_asked_also_with_a_force(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    first, second, operator = await deploy_two(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"windows": _closed()})
-    pin(cluster, f"1.0.0@{first}")
-    annotate(cluster, forceAt="now")
-    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
-    assert condition(cluster, "Ready")[0] == "Unknown", "what was asked for doesn't run"
-    await polled(operator, registry)
-    assert deployed(cluster) == second
-    cluster.change("bundles", "shop", spec={"windows": None})
-    await rolled_back(cluster, first)
-
-
 @pytest.mark.needs("approval")
 async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
@@ -410,69 +306,6 @@ async def test_an_approval_is_asked_and_no_other_plan_waits_for_one(
     approve(cluster, found)
     await rolled_back(cluster, first)
     assert [digest for digest, _ in werf.applied] == [first, second, first]
-
-
-@pytest.mark.needs("promotion")
-async def test_evidence_of_the_version_left_is_withdrawn_when_the_rollback_is_seen(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    registry.untag("app", "1.0.0")
-    old = registry.put("app", "main", "old")
-    bundle(version="main", metadata={"annotations": {"operator.werf.dev/promote-to": "*"}})
-    await run(timer_interval=1.0)
-    await eventually(lambda: cluster.reason() == "Deployed")
-    new = registry.put("app", "main", "new")
-    await eventually(lambda: deployed(cluster) == new and cluster.reason() == "Deployed")
-    await asyncio.sleep(1.1)  # evidence of a second
-    cluster.ends = None
-    pin(cluster, f"main@{old}")
-
-    def record_of(digest: str) -> dict[str, Any]:
-        return next(one for one in soak_of(cluster, "shop") if one["digest"] == digest)
-
-    record = await eventually(lambda: "until" in record_of(new) and record_of(new))
-    assert "longest" not in record
-    assert "longest" in record_of(old)
-    assert record["brokenBy"] == "it is rolled back to main"
-
-
-@pytest.mark.needs("windows", "approval")
-async def test_an_approval_of_a_digest_ends_when_it_is_skipped(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    first = digest_of(registry.manifests["app", "1.0.0"])
-    bundle(version="1.0.0", approval=ALWAYS, windows=_closed())
-    await run(timer_interval=1.0)
-    approve(cluster, await waits(cluster, digest=first))
-    await waits(cluster, "OutsideWindow", decision="Approved")
-    annotate(cluster, **{"skip-digests": first})
-    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
-    await eventually(lambda: not secrets(cluster), "its Secrets are deleted")
-    annotate(cluster, **{"skip-digests": None})
-    await waits(cluster, digest=first)
-    assert werf.applied == []
-
-
-@pytest.mark.needs("windows")
-@pytest.mark.needs("approval")
-async def test_an_approval_of_the_version_left_ends_with_the_pin(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    first = await deploy_approved(cluster, registry, run, bundle)
-    cluster.change("bundles", "shop", spec={"windows": _closed()})
-    second = registry.put("app", "1.1.0", "second")
-    approve(cluster, await waits(cluster, digest=second))
-    await waits(cluster, "OutsideWindow", decision="Approved", digest=second)
-    pin(cluster, f"1.0.0@{first}")
-    await eventually(lambda: "decision" not in cluster.status().get("plan", {}))
-    pin(cluster, "none")
-    await waits(cluster, digest=second)
-    assert [digest for digest, _ in werf.applied] == [first]
-
-
-def _closed() -> list[dict[str, object]]:
-    day = (datetime.now(UTC) + timedelta(days=2)).strftime("%a")
-    return [{"days": [day], "from": "09:00", "to": "10:00"}]
 
 
 @pytest.mark.needs("signatures")
@@ -503,24 +336,6 @@ async def test_what_was_deployed_without_a_signature_is_refused_once_one_is_requ
         await rolled_back(cluster, first)
     finally:
         await registry.stop()
-
-
-@pytest.mark.needs("approval", "drift")
-async def test_drift_has_a_new_baseline_and_its_correction_keeps_the_pin(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
-) -> None:
-    release = Release(cluster, werf)
-    first, _, _ = await deploy_two(cluster, registry, run, bundle, drift=CORRECT)
-    await release.in_sync()
-    pin(cluster, f"1.0.0@{first}")
-    await rolled_back(cluster, first)
-    await eventually(lambda: cluster.status().get("baseline", {}).get("digest") == first)
-    release.changed += EDITED
-    await release.look()
-    await eventually(lambda: cluster.status()["history"][0].get("correction") is True)
-    await release.in_sync()
-    assert deployed(cluster) == first
-    assert pin_of(cluster)["digest"] == first
 
 
 async def test_an_edit_that_ends_it_is_told_as_the_cause_also_where_the_annotation_is_gone_too(

@@ -105,15 +105,3 @@ async def test_a_plan_of_it_that_waits_is_replaced_and_an_approved_one_is_not_de
     approve(cluster, found)
     await eventually(lambda: deployed(cluster) == lower)
     assert [digest for digest, _ in werf.applied] == [lower]
-
-
-async def test_what_can_not_be_read_stops_the_bundle_until_it_is_mended(
-    cluster: BundleCluster, run: Run, bundle: Make
-) -> None:
-    bundle(metadata={"annotations": {"operator.werf.dev/skip-digests": "1.0.0"}})
-    await run()
-    await eventually(lambda: cluster.reason() == "InvalidSpec")
-    assert "skip-digests" in cluster.message()
-    assert cluster.jobs() == []
-    skip(cluster)
-    await eventually(lambda: cluster.reason() == "Deployed")

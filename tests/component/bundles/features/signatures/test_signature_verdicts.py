@@ -137,16 +137,6 @@ async def test_what_was_refused_is_not_judged_again_until_something_else_is_foun
     assert len(judged) == 2
 
 
-async def test_the_absence_of_signatures_is_judged_once_and_the_first_one_counts(
-    world: World, judged: list[Found]
-) -> None:
-    for _ in range(3):
-        assert not (await world.judge()).is_trusted
-    assert len(judged) == 1
-    world.finder.signatures = (payload_signature(MINE),)
-    assert (await world.judge()).is_trusted
-
-
 async def test_another_policy_and_another_digest_are_judged_for_themselves(
     world: World, judged: list[Found]
 ) -> None:
@@ -155,19 +145,6 @@ async def test_another_policy_and_another_digest_are_judged_for_themselves(
     assert (await world.judge(YOURS_ASKED)).is_trusted
     assert not (await world.judge(YOURS_ASKED, "sha256:" + "0" * 64)).is_trusted
     assert len(judged) == 3
-
-
-async def test_the_same_payload_with_another_signature_beside_it_is_judged_anew(
-    world: World,
-) -> None:
-    """A layer's digest isn't that of the annotation with the signature."""
-    refused = payload_signature(YOURS)
-    world.finder.signatures = (refused,)
-    assert not (await world.judge()).is_trusted
-    signed = payload_signature(MINE)
-    assert (signed.digest, signed.blob) == (refused.digest, refused.blob)
-    world.finder.signatures = (signed,)
-    assert (await world.judge()).is_trusted
 
 
 async def test_a_trusted_verdict_is_not_kept_as_a_refusal(

@@ -149,47 +149,6 @@ async def test_a_verdict_is_kept_and_a_restart_asks_nothing(
     assert cluster.look("bundles", "shop") == before
 
 
-async def test_keys_that_changed_while_no_operator_ran_are_judged_at_its_start(
-    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, trust: Callable[..., None]
-) -> None:
-    digest = registry.put("app", "1.0.0", "one")
-    registry.sign(digest)
-    bundle(verify=VERIFY)
-    first = await run(timer_interval=3600.0)
-    await deployed(cluster, digest=digest)
-    await first.stop()
-    trust("P-256 second")
-
-    await run(timer_interval=3600.0)
-
-    await eventually(lambda: condition(cluster, "Verified") == ("False", "SignatureInvalid"))
-    assert cluster.reason() == "Deployed"
-    assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
-    assert len(cluster.jobs()) == 1
-
-
-async def test_the_gauge_counts_what_runs_and_is_not_trusted(
-    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, trust: Callable[..., None]
-) -> None:
-    """It is what the alert CopyratorBundleUntrusted fires by."""
-    registry.sign(registry.put("app", "1.0.0", "one"))
-    bundle(verify=VERIFY)
-    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
-    await deployed(cluster)
-
-    def untrusted() -> float | None:
-        operator.controller.publish()
-        return operator.metrics.registry.get_sample_value("copyrator_bundles_untrusted")
-
-    assert untrusted() == 0
-    trust("P-256 second")
-    await eventually(lambda: condition(cluster, "Verified")[0] == "False")
-    await eventually(lambda: untrusted() == 1, "it is counted")
-    trust("P-256")
-    await eventually(lambda: condition(cluster, "Verified")[0] == "True")
-    await eventually(lambda: untrusted() == 0, "it is counted no longer")
-
-
 @pytest.mark.usefixtures("trust")
 async def test_what_was_deployed_from_another_repository_isnt_judged_by_this_ones_signatures(
     cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
@@ -247,39 +206,6 @@ async def test_a_policy_that_cannot_be_read_is_not_taken_for_none(
     await deployed(cluster)
 
 
-async def test_what_the_policy_denies_no_more_is_deployed_before_the_next_poll(
-    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
-) -> None:
-    """Also where nothing of the policy is about the Bundle any more."""
-    put_policy(cluster, "default: Deny")
-    registry.put("app", "1.0.0", "one")
-    bundle()
-    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
-    await eventually(lambda: "has no entry for" in cluster.message(), "it is told")
-    await idle(operator)
-
-    put_policy(cluster, "default: Allow")
-
-    await deployed(cluster)
-
-
-async def test_a_policy_that_cannot_be_read_any_more_stops_what_is_new(
-    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
-) -> None:
-    put_policy(cluster, "default: Allow")
-    registry.put("app", "1.0.0", "one")
-    bundle(version="1.0.*")
-    await run(timer_interval=1.0)
-    await deployed(cluster)
-    put_policy(cluster, "entries: 7")
-    await eventually(
-        lambda: condition(cluster, "Verified") == ("Unknown", "VerificationUnavailable")
-    )
-    registry.put("app", "1.0.1", "two")
-    await eventually(lambda: condition(cluster, "UpdatePending")[1] == "VerificationUnavailable")
-    assert len(cluster.jobs()) == 1
-
-
 @pytest.mark.needs("approval", "charts")
 async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     cluster: BundleCluster,
@@ -312,29 +238,6 @@ async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
     approve(cluster, plan(cluster))
     await deployed(cluster, digest=new)
     assert werf is not None
-
-
-@pytest.mark.needs("approval")
-async def test_while_the_version_of_a_plan_cannot_be_judged_its_approval_deploys_nothing(
-    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
-) -> None:
-    assert werf is not None
-    cluster.put_object("configmaps", "keys", data={"a.pub": public_pem(key("P-256")).decode()})
-    digest = registry.put("app", "1.0.0", "one")
-    registry.sign(digest)
-    bundle(verify=VERIFY, approval=ALWAYS)
-    operator = await run(timer_interval=3600.0)
-    await waits(cluster, version="1.0.0")
-
-    cluster.change("configmaps", "keys", data={"a.pub": "garbage"})
-    await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
-    approve(cluster, plan(cluster))
-    await idle(operator)
-    assert cluster.jobs() == []
-
-    cluster.change("configmaps", "keys", data={"a.pub": public_pem(key("P-256")).decode()})
-
-    await deployed(cluster, digest=digest)
 
 
 @pytest.mark.usefixtures("trust")

@@ -13,12 +13,6 @@ from tests.component.bundles.features.windows.office_hours import (
     ahead_of,
 )
 from tests.component.bundles.fixture_types import Make, Run
-from tests.component.bundles.test_failed_polls import (
-    BAD_GATEWAY,
-    failed,
-    next_poll,
-    settled,
-)
 from tests.component.bundles.waiting import eventually
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -107,23 +101,3 @@ async def test_no_time_of_a_retry_is_promised_when_the_window_will_be_closed(
     operator.let_pass(timedelta(days=7) - timedelta(minutes=50))
     await eventually(lambda: cluster.reason() == "Deployed")
     assert len(cluster.runs) == 3
-
-
-async def test_what_waits_for_a_window_goes_on_to_say_so_while_polls_fail(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
-    bundle(windows=[{"days": ["Mon"], "from": "00:00", "to": "00:01", "timeZone": "UTC"}])
-    operator = await run(ahead=until_a_tuesday())
-    await eventually(lambda: cluster.reason() == "OutsideWindow")
-    await settled(operator)
-
-    registry.fault = BAD_GATEWAY
-    await next_poll(operator)
-
-    assert failed(cluster) == 1
-    assert condition(cluster, "Ready") == ("Unknown", "OutsideWindow")
-
-
-def until_a_tuesday() -> timedelta:
-    now = datetime.now().astimezone()
-    return timedelta(days=(8 - now.isoweekday()) % 7 + 1)

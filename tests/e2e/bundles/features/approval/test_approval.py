@@ -11,9 +11,7 @@ import pytest
 from tests.e2e.bundles.conftest import HOOK, SERVICE, TEMPLATE, Operator, Team
 from tests.e2e.conftest import skip_before_1_30
 from tests.e2e.operator_process import until
-from tests.long import LONG, long_form
-
-from localcluster import Api
+from tests.long import LONG
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -169,29 +167,3 @@ def test_a_risky_plan_waits_and_another_one_does_not(team: Team) -> None:
     kept = (plan(team)["job"], team.status("shop")["baseline"]["job"])
     wanted = sorted(f"{job}-operations" for job in kept)
     until(lambda: secrets(team) == wanted, "the former baseline's values are deleted")
-
-
-@long_form(
-    "tests/component/bundles/features/approval/test_approved_deploys.py::test_a_first_install_into_a_missing_namespace_creates_it_as_approved"
-)
-def test_a_first_install_into_a_namespace_that_is_not_there_names_it(team: Team, api: Api) -> None:
-    there = f"{team.namespace}-new"
-    account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    binding = {"metadata": {"name": there}, "roleRef": role, "subjects": [account]}
-    api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
-    try:
-        digest = team.publish("1.0.0", "first")
-        team.bundle("shop", approval=ON_RISK, project_namespace=there, deletionPolicy="Orphan")
-        found = wait_planned(team, "1.0.0")
-        assert found["risky"] == [f"create ::Namespace:{there}"]
-        assert found["counts"] == {"create": 2}
-        team.wait_reason("shop", "AwaitingApproval")
-        namespaces = [one["metadata"]["name"] for one in api.get("/api/v1/namespaces")["items"]]
-        assert there not in namespaces
-        approve(team, found)
-        team.wait_deployed("shop", digest)
-        made = api.get(f"/api/v1/namespaces/{there}/configmaps/shop-app")
-        assert made["data"]["text"] == "first"
-    finally:
-        api.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{there}")

@@ -96,17 +96,3 @@ def test_what_was_stored_is_what_was_approved_and_what_was_drawn_at_last_is_foun
     approve_version(team, "1.3.0")
     team.wait_deployed("shop", fourth)
     assert as_approved(team) == ("Unknown", "RendersDiffer")
-
-
-def test_a_first_install_that_was_drawn_at_last_stays_and_is_named(team: Team) -> None:
-    team.publish("1.0.0", "first", template=DRAWN_AT_LAST)
-    team.bundle("shop", approval={"mode": "Always"})
-    approve(team)
-
-    deployed_differently(team, 1)
-
-    assert as_approved(team) == ("False", "DeployedDifferently")
-    assert (team.release("shop") or {})["drawn"] == "at last"
-    team.delete("bundles", "shop")
-    team.wait_gone("bundles", "shop")
-    assert team.release("shop") is None

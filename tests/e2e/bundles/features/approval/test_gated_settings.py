@@ -121,27 +121,3 @@ def test_a_bundle_without_gates_keeps_what_it_has(
     team.delete("bundles", "shop")
     team.wait_gone("bundles", "shop")
     assert len(mark.read_text().splitlines()) > ran, "so it runs in the uninstall"
-
-
-def test_the_key_of_secret_values_is_what_the_plan_was_made_with(team: Team) -> None:
-    def put(key: str) -> None:
-        team.patch("secrets", "keys", stringData={"werf": key})
-
-    digest = team.publish("1.0.0", "first")
-    team.create("secrets", "keys", stringData={"werf": "00112233445566778899aabbccddeeff"})
-    team.bundle(
-        "shop", approval={"mode": "Always"}, secretKey={"secretName": "keys", "key": "werf"}
-    )
-    until(lambda: team.status("shop").get("plan", {}).get("id"), "a plan")
-    first = team.status("shop")["plan"]["id"]
-
-    put("ffeeddccbbaa99887766554433221100")
-    until(
-        lambda: team.status("shop").get("plan", {}).get("id") not in (None, first), "another plan"
-    )
-    plan = team.status("shop")["plan"]
-    team.annotate("shop", **{"approved-plan": plan["id"], "approved-by": "ann"})
-    team.wait_deployed("shop", digest, 60)
-    for job in (*team.jobs("shop", "plan"), *team.jobs("shop")):
-        assert "8899aabbccddeeff" not in json.dumps(job["spec"])
-        assert "7766554433221100" not in json.dumps(job["spec"])

@@ -1,7 +1,6 @@
 """Deploys that the API server holds to what was approved, with the chart's own policy."""
 
 import json
-import secrets
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from localcluster import Api
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-ON_RISK = {"mode": "OnRisk"}
 UNSEEN = """\
 {{- if lookup "v1" "ConfigMap" .Release.Namespace "werf-synchronization" }}
 ---
@@ -30,22 +28,6 @@ WHILE_APPLYING = """\
 {{- if and $lock $lock.metadata.annotations }}
 """
 """werf holds its lock when it applies, and for no plan."""
-HIDDEN_ACCOUNT = f"""\
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {{{{ .Release.Name }}}}-web}}
-spec:
-  replicas: 0
-  selector: {{matchLabels: {{app: web}}}}
-  template:
-    metadata: {{labels: {{app: web}}}}
-    spec:
-      {WHILE_APPLYING.replace(chr(10), chr(10) + "      ").rstrip()}
-      serviceAccountName: werf
-      {{{{- end }}}}
-      containers: [{{name: web, image: web}}]
-"""
 HIDDEN_HOOK = f"""\
 ---
 apiVersion: v1
@@ -160,37 +142,6 @@ def test_what_wasnt_approved_is_refused_and_quarantines_the_version(
 
     until(told, "an Event")
     assert "failed: the API server refused the CREATE of Secret shop-unseen" in told()[0]
-
-
-def test_an_account_that_may_remove_the_policy_isnt_held_to_a_list(
-    operator: Operator, api: Api, team: Team
-) -> None:
-    name = f"admin-{secrets.token_hex(3)}"
-    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
-    api.create(bindings, binding)
-    try:
-        digest = team.publish("1.0.0", "first")
-        team.bundle("shop", approval=ON_RISK)
-        until(lambda: plan(team).get("enforced") is False, lambda: json.dumps(team.status("shop")))
-        assert "so it could remove the policy" in plan(team)["unenforced"]
-        assert team.condition("shop", "UpdatePending").get("reason") != "Deployed"
-        approve(team)
-        assert "guarded" not in team.wait_deployed("shop", digest)["attempted"]
-    finally:
-        api.delete(f"{bindings}/{name}")
-
-
-def test_a_pod_template_that_gets_the_deploying_account_at_last_is_refused(team: Team) -> None:
-    team.publish("1.0.0", "first", template=f"{TEMPLATE}{HIDDEN_ACCOUNT}")
-    team.bundle("shop", approval={"mode": "Always"})
-    approve(team)
-    attempted = ended(team)
-    assert attempted["reason"] == "ExceedsApproval", attempted
-    assert "CREATE of Deployment.apps shop-web" in attempted["message"]
-    assert "which acts as the deploying account" in attempted["message"]
 
 
 def test_what_a_chart_drops_at_last_is_not_deleted(team: Team) -> None:

@@ -212,18 +212,17 @@ def test_an_operator_of_some_namespaces_holds_its_jobs_everywhere(scene: Scene) 
     assert refusal(Person(team.api, "admin"), config("far", scene.outside)) == "", "it wasn't there"
 
 
-def test_two_jobs_at_once_can_each_write_their_own(scene: Scene) -> None:
-    assert scene.is_held("one")
-    assert scene.is_held("two")
+def test_two_jobs_can_each_write_their_own_also_while_the_operator_is_killed_and_starts_again(
+    scene: Scene,
+) -> None:
+    def are_held() -> bool:
+        return scene.is_held("one") and scene.is_held("two")
 
-
-def test_a_list_stands_while_the_operator_is_killed_and_starts_again(scene: Scene) -> None:
+    assert are_held()
     scene.operator.stop(signal.SIGKILL)
-    assert scene.is_held("one")
-    assert scene.is_held("two")
+    assert are_held()
     scene.operator.start()
-    assert scene.is_held("one")
-    assert scene.is_held("two")
+    assert are_held()
 
 
 def test_a_list_stands_while_a_pod_of_its_job_is_terminating(scene: Scene) -> None:

@@ -73,27 +73,6 @@ spec:
         - {name: main, image: none, command: ["true"], envFrom: [{configMapRef: {name: open}}]}
 """
 """A deploy waits for it once everything else is written, until there is a ConfigMap `open`."""
-CHECK = """\
----
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: {{ .Release.Name }}-check
-  annotations:
-    helm.sh/hook: post-install,post-upgrade
-    helm.sh/hook-delete-policy: hook-failed
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - name: main
-          image: none
-          command: [sh, -c, 'test "$key"']
-          envFrom: [{configMapRef: {name: open, optional: true}}]
-"""
-"""A hook that fails until there is a ConfigMap `open` with a key."""
 
 
 @pytest.fixture(autouse=True)
@@ -194,22 +173,6 @@ def past(team: Team) -> list[tuple[str, str]]:
     return [(one["outcome"], one["reason"]) for one in team.status("shop").get("history") or []]
 
 
-def test_what_failed_half_way_is_tried_again_by_the_same_approval(team: Team) -> None:
-    """Its hook's delete policy is for a failure, which no plan names."""
-    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{CHECK}")
-    team.bundle("shop", approval=ALWAYS, retry={"limit": 9, "backoff": "2s"})
-    approve(team)
-    until(lambda: past(team), lambda: json.dumps(team.status("shop")))
-    assert past(team) == [("Failed", "DeployFailed")], attempted(team)
-    assert team.release("shop"), "the first half was done"
-    assert team.get("jobs", "shop-check") is None
-    team.create("configmaps", "open", data={"key": "x"})
-
-    assert team.wait_deployed("shop", digest)["attempted"]["guarded"]
-    assert set(past(team)[1:]) == {("Failed", "DeployFailed")}
-    assert team.get("jobs", "shop-check")
-
-
 def test_a_rollback_that_begins_half_way_ends_with_the_former_content(team: Team) -> None:
     back = HOOK.replace("-hook", "-back").replace("pre-install,pre-upgrade", "pre-rollback")
     first = team.publish("1.0.0", "first", template=f"{TEMPLATE}---\n{OLD}{HOOK}{back}")
@@ -288,22 +251,3 @@ def test_what_others_do_to_objects_after_a_plan_has_it_made_anew(team: Team) -> 
     team.wait_deployed("shop", second)
     assert (team.get("configmaps", "shop-old") or {})["data"]["text"] == "same"
     assert team.get("configmaps", "shop-new")
-
-
-def test_the_longest_name_is_guarded(operator: Operator, team: Team) -> None:
-    name = f"a{'b' * 51}c"
-    assert len(name) == 53
-    digest = team.publish("1.0.0", "first", template=f"{TEMPLATE}{GATE}")
-    team.bundle(name, approval=ALWAYS)
-    approve(team, name)
-    until(lambda: team.get("jobs", f"{name}-gate"), "it waits for the gate")
-    job = team.status(name)["attempted"]["job"]
-    assert len(job) <= 57
-    team.create("configmaps", "open")
-    team.wait_deployed(name, digest)
-    team.delete("bundles", name)
-    until(lambda: team.jobs(name, "uninstall"), "it is uninstalled")
-    (job,) = team.jobs(name, "uninstall")
-    assert len(job["metadata"]["name"]) <= 57
-    team.wait_gone("bundles", name)
-    assert team.get("configmaps", f"{name}-app") is None

@@ -1,7 +1,7 @@
-"""Ways around an approval: tried by an editor, by who pushes bundles, and by an author elsewhere.
+"""Ways around an approval: tried by an editor, and by who owns what a chart downloads.
 
 The editor may edit Bundles and not approve. What they try by variables and by the pod's metadata is
-in test_gated_settings.py, an outcome that is faked in test_release_consent.py.
+in test_gated_settings.py; what authors elsewhere try, in test_release_consent.py.
 """
 
 import json
@@ -15,16 +15,13 @@ from typing import Any
 import pytest
 from tests.e2e.approval_policy.conftest import policies_of
 from tests.e2e.bundles.conftest import (
-    NOWHERE,
-    SERVICE,
-    TEMPLATE,
     Operator,
     Team,
     make_team,
     operating,
     stays,
 )
-from tests.e2e.bundles.features.approval.test_approval import ALWAYS, RANDOM, plan
+from tests.e2e.bundles.features.approval.test_approval import ALWAYS, plan
 from tests.e2e.chart_repository import ChartRepository, serving
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.installation import apply, delete, rendered
@@ -32,40 +29,11 @@ from tests.e2e.operator_process import until
 from tests.e2e.vanishing import vanish
 
 from copyrator.bundles.features.windows.fields import DAYS
-from localcluster import Api, Cluster
+from localcluster import Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-GUARDED = "walled"
-"""Prefix of namespaces whose releases need an approval."""
-HIDDEN = """\
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{ .Release.Name }}-hidden
-  annotations: {werf.io/sensitive: "true"}
-data: {command: TEXT}
-"""
-COIN = """\
-{{ if eq (randInt 0 1000000) 0 }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-evil}
-{{ end }}
-"""
-"""Two renders of it are equal, and a third may not be."""
-LATE = """\
-{{ if lookup "v1" "ConfigMap" .Release.Namespace "it-is-late" }}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-late}
-{{ end }}
-"""
-"""As a chart that reads the time: one day it renders something else."""
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +42,11 @@ def operator(
     tmp_path_factory: pytest.TempPathFactory,
     ending_before_the_cluster: None,
 ) -> Iterator[Operator]:
-    """With the chart's policy, and a floor for some namespaces."""
+    """With the chart's policy."""
     api = cluster.api()
     skip_before_1_30(api, POLICIES_ARE_BETA)
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    settings = {"COPYRATOR_REQUIRE_APPROVAL": f"{GUARDED}-*=Always"}
-    with operating(cluster, log, settings) as operator:
+    with operating(cluster, log) as operator:
         policy = policies_of(rendered(cluster, operator.namespace, policy=True))
         apply(api, policy)
         yield operator
@@ -216,77 +183,7 @@ def test_an_editor_may_neither_approve_nor_undo_what_an_approver_decides(people:
     assert people.admin.jobs("window") == []
 
 
-def test_drift_that_the_chart_makes_itself_is_planned_and_waits(people: People) -> None:
-    """An editor says when. What it renders then would be deployed, not put back."""
-    repo = f"{people.admin.namespace}/late"
-    digest = people.admin.publish("1.0.0", "first", repo=repo, template=f"{TEMPLATE}{LATE}")
-    drift = {"mode": "Correct", "interval": "720h"}
-    people.editor.bundle("late", repo=repo, approval=ALWAYS, drift=drift)
-    people.approve("late", people.waits("late"))
-    people.admin.wait_deployed("late", digest)
-    people.admin.wait_condition("late", "Drifted", "InSync")
-
-    people.editor.create("configmaps", "it-is-late")
-    people.editor.annotate("late", **{"plan-at": "now"})
-
-    people.admin.wait_condition("late", "Drifted", "RenderedDifferently")
-    found = people.waits("late", version="1.0.0")
-    assert found["counts"] == {"create": 1}
-    stays(3, lambda: len(people.admin.jobs("late")) == 1, "nothing was corrected unasked")
-    assert people.admin.get("configmaps", "late-late") is None
-
-    people.approve("late", found)
-    people.admin.wait_condition("late", "Drifted", "InSync")
-    assert people.admin.get("configmaps", "late-late") is not None
-    latest = people.admin.status("late")["history"][0]
-    assert (latest["correction"], latest["approvedBy"]) == (True, "ann")
-
-
 # --- who pushes bundles only ---
-
-
-def test_what_a_pusher_draws_or_hides_is_said_before_an_approval(people: People) -> None:
-    """Where contents can't be bound the approver knows it; nothing of it is deployed unasked."""
-    repos = {one: f"{people.admin.namespace}/{one}" for one in ("draws", "hides", "tosses")}
-    people.admin.publish("1.0.0", "first", repo=repos["draws"], template=f"{TEMPLATE}{RANDOM}")
-    people.admin.publish("1.0.0", "evil", repo=repos["hides"], template=f"{TEMPLATE}{HIDDEN}")
-    people.admin.publish("1.0.0", "first", repo=repos["tosses"], template=f"{TEMPLATE}{COIN}")
-    for name, repo in repos.items():
-        people.editor.bundle(name, repo=repo, approval={"mode": "OnRisk"})
-
-    drawn, hidden, tossed = (people.waits(name) for name in repos)
-
-    assert [one["bound"] for one in (drawn, hidden, tossed)] == [False] * 3
-    assert "two renders of the chart differed" in drawn["unbound"]
-    assert [one for one in tossed["unbound"] if "randInt" in one] == tossed["unbound"]
-    assert hidden["hidden"] == 1
-    assert any("ConfigMap/hides-hidden" in one for one in hidden["unbound"])
-    for name in repos:
-        message = people.admin.wait_reason(name, "AwaitingApproval")["message"]
-        assert "contents aren't bound" in message
-        assert people.admin.jobs(name) == []
-    people.approve("hides", hidden)
-    until(lambda: people.admin.release("hides"), "what was approved all the same is deployed")
-
-
-def test_the_program_that_planned_is_the_one_that_deploys(people: People) -> None:
-    """A tag may name another image meanwhile."""
-    repo = f"{people.admin.namespace}/image"
-    digest = people.admin.publish("1.0.0", "first", repo=repo, template=f"{TEMPLATE}{SERVICE}")
-    people.editor.bundle("image", repo=repo, approval=ALWAYS)
-    found = people.waits("image")
-    people.approve("image", found)
-    people.admin.wait_deployed("image", digest)
-    (planned,), (deployed,) = people.admin.jobs("image", "plan"), people.admin.jobs("image")
-    assert (found["bound"], found.get("unbound")) == (True, None)
-    assert "@sha256:" in found["image"]
-    assert "@" not in image_of(planned)
-    assert image_of(deployed) == found["image"]
-
-
-def image_of(job: dict[str, Any]) -> str:
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    return str(container["image"])
 
 
 @pytest.fixture
@@ -318,45 +215,4 @@ def test_a_chart_that_is_downloaded_at_each_run_is_neither_planned_nor_deployed(
     assert people.admin.get("configmaps", "from-sub") is None
 
 
-def test_a_chart_that_reads_the_jobs_own_files_is_neither_planned_nor_deployed(
-    people: People,
-) -> None:
-    """werf would read the directory in the plan's pod, before anybody has approved."""
-    chart, repo = people.admin.chart("first"), f"{people.admin.namespace}/local"
-    (chart / "charts" / "db").mkdir(parents=True)
-    (chart / "charts" / "db" / "Chart.yaml").write_text(
-        "apiVersion: v2\nname: db\nversion: 1.0.0\n"
-    )
-    lock = "dependencies:\n- name: db\n  version: 1.0.0\n  Repository: file:///var/run/secrets\n"
-    (chart / "Chart.lock").write_text(lock)
-    push(chart, people.admin.cluster.registry, repo, "1.0.0")
-    people.editor.bundle("local", repo=repo, approval=ALWAYS)
-
-    people.admin.wait_reason("local", "ChartNotPlain")
-
-    message = people.admin.condition("local", "UpdatePending")["message"]
-    assert "Chart.lock:4: key Repository isn't one of Helm's: spell it repository" in message
-    people.editor.annotate("local", **{"plan-at": "now"})
-    stays(3, lambda: plan(people.admin, "local").get("outcome") != "Planned")
-    assert (people.admin.jobs("local"), people.admin.jobs("local", "plan")) == ([], [])
-
-
 # --- an author in another namespace ---
-
-
-def test_an_author_elsewhere_needs_consent_and_then_the_approval_that_is_asked_there(
-    people: People, cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
-) -> None:
-    author = make_team(cluster, api, namespace("evil"), tmp_path / "evil")
-    guarded = make_team(cluster, api, namespace(GUARDED), tmp_path / "guarded")
-    author.publish("1.0.0", "evil")
-    author.bundle("shop", project_namespace=guarded.namespace, approval={"mode": "Never"})
-    author.wait_reason("shop", "ReleaseNotAccepted")
-    assert (author.jobs("shop"), author.jobs("shop", "plan")) == ([], [])
-
-    guarded.accept(author.namespace)
-    author.patch("bundles", "shop", spec={"job": NOWHERE})
-
-    until(lambda: author.jobs("shop", "plan"), lambda: json.dumps(author.status("shop")))
-    stays(2, lambda: author.jobs("shop") == [], "the floor there counts")
-    assert guarded.release("shop") is None

@@ -126,20 +126,6 @@ def test_a_person_withdraws_what_is_attested(team: Team, registry: str) -> None:
     assert "1.0.0 is withdrawn already" in withdraw(team).output
 
 
-def test_a_person_withdraws_right_after_the_deploy(team: Team) -> None:
-    """It isn't attested yet then: the command waits for the statement, and withdraws that."""
-    digest = team.publish("1.0.0", "first")
-    make_key(team, "staging")
-    team.bundle("staging", attest=attest("staging"))
-    team.wait_deployed("staging", digest)
-
-    result = withdraw(team)
-
-    assert result.exit_code == 0, result.output
-    assert f"1.0.0 ({digest[:19]}) is withdrawn from the environment staging" in result.output
-    assert [one["state"] for one in team.status("staging")["attest"]] == ["Withdrawn"]
-
-
 def test_a_withdrawal_that_the_registry_lacks_is_no_success(team: Team) -> None:
     team.publish("1.0.0", "first")
     make_key(team, "staging")

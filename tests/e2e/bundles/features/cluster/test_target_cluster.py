@@ -2,8 +2,7 @@
 
 import base64
 import json
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,57 +163,3 @@ def test_the_whole_life_of_a_release_in_another_cluster(
     for data in (first, kept):
         token = json.loads(base64.b64decode(data["value"]))["users"][0]["user"]["token"]
         assert token not in log
-
-
-def refusing() -> tuple[str, Callable[[], None]]:
-    """A server where nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"https://127.0.0.1:{free.getsockname()[1]}", lambda: None
-
-
-def hanging() -> tuple[str, Callable[[], None]]:
-    """A server that takes connections, and says nothing."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    return f"https://127.0.0.1:{listening.getsockname()[1]}", listening.close
-
-
-@pytest.mark.parametrize("make", [refusing, hanging])
-def test_a_server_that_gives_no_answer_is_not_the_versions_fault(
-    operator: Operator,
-    team: Team,
-    target: Target,
-    make: Callable[[], tuple[str, Callable[[], None]]],
-) -> None:
-    place = team.namespace
-    target.make(place)
-    server, end = make()
-    team.create("secrets", "other", data=target.data(place, server=server))
-    digest = team.publish("1.0.0", "first")
-    short = {"WERF_KUBE_REQUEST_TIMEOUT": "2s"}
-    team.bundle("shop", kubeConfig=KUBE_CONFIG, retry={"limit": 0, "backoff": "1s"}, env=short)
-    message = team.wait_reason("shop", "ClusterUnreachable")["message"]
-    assert server in message
-    until(lambda: team.status("shop")["attempted"]["attempt"] > 1, "it is tried again")
-    assert team.status("shop")["attempted"]["failures"] == 0
-    end()
-    team.patch("secrets", "other", data=target.data(place))
-    team.wait_deployed("shop", digest)
-    assert target.text(place) == "first"
-
-
-def test_a_credential_that_is_refused_is_not_the_versions_fault_either(
-    operator: Operator, team: Team, target: Target
-) -> None:
-    place = team.namespace
-    target.make(place)
-    team.create("secrets", "other", data=target.data(place))
-    target.revoke(place, "deployer")
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", kubeConfig=KUBE_CONFIG, approval={"mode": "Always"}, retry=SOON)
-    team.wait_reason("shop", "ClusterUnreachable")
-    until(lambda: plan(team).get("number", 0) > 2, "beyond spec.retry.limit it is tried again")
-    target.add(place, "successor")
-    team.patch("secrets", "other", data=target.data(place, "successor"))
-    approve(team, planned(team, "1.0.0"))
-    team.wait_deployed("shop", digest)

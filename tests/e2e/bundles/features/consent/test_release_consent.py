@@ -1,34 +1,19 @@
 """A release in another namespace needs that namespace's consent, on a real control plane."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.bundles.conftest import NOWHERE, Team, make_team, operating, stays
-from tests.e2e.bundles.features.approval.test_approval import approve, wait_planned
+from tests.e2e.bundles.conftest import NOWHERE, Team, make_team, stays
 from tests.e2e.installation import Operator
 from tests.e2e.operator_process import until
 
 from localcluster import Api, Cluster
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-GUARDED = "guarded"
-"""Prefix of namespaces whose releases need an approval."""
 TRACKED = "batch.kubernetes.io/job-tracking"
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster,
-    tmp_path_factory: pytest.TempPathFactory,
-    ending_before_the_cluster: None,
-) -> Iterator[Operator]:
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    settings = {"COPYRATOR_REQUIRE_APPROVAL": f"{GUARDED}-*=Always"}
-    with operating(cluster, log, settings) as operator:
-        yield operator
 
 
 @pytest.fixture
@@ -159,19 +144,3 @@ def fake_success(author: Team, name: str) -> None:
         ),
         lambda: f"the Job counts the faked pod: {json.dumps(author.get('jobs', name))}",
     )
-
-
-def test_the_floor_of_the_releases_namespace_counts(
-    author: Team, cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
-) -> None:
-    guarded = make_team(cluster, api, namespace(GUARDED), tmp_path / "guarded")
-    guarded.accept(author.namespace)
-    let(author, guarded.namespace, "*")
-    author.publish("1.0.0", "first")
-    author.bundle("shop", project_namespace=guarded.namespace, approval={"mode": "Never"})
-    found = wait_planned(author, "1.0.0")
-    author.wait_reason("shop", "AwaitingApproval")
-    assert author.jobs("shop") == []
-    approve(author, found)
-    author.wait_reason("shop", "Deployed")
-    assert (guarded.release("shop") or {})["text"] == "first"

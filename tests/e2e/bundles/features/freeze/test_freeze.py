@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,12 +13,9 @@ from click.testing import CliRunner
 from tests.e2e.bundles.conftest import ROOT, Operator, Team
 from tests.e2e.operator_process import until
 
-from copyrator.bundles.features.freeze.fields import read_annotation, read_config_map
 from copyrator.cli import cli
-from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
+from localcluster import Cluster
 
-EXAMPLE = ROOT / "examples" / "freeze.yaml"
 ROLES = ROOT / "examples" / "freeze-roles.yaml"
 
 
@@ -142,64 +138,6 @@ def test_a_namespace_is_frozen_and_thawed(shop: Team, terminal: Terminal) -> Non
         return {one["reason"] for one in found if one["involvedObject"]["name"] == team.namespace}
 
     until(lambda: reasons() >= {"Frozen", "Thawed"}, lambda: f"Events tell it: {reasons()}")
-
-
-def test_the_example_freezes(api: Api, team: Team, operator: Operator, terminal: Terminal) -> None:
-    namespace, config = yaml.safe_load_all(EXAMPLE.read_text())
-    value = namespace["metadata"]["annotations"]["operator.werf.dev/freeze"]
-    assert read_annotation("apps", value).until == datetime(2036, 12, 31, 18, tzinfo=UTC)
-    assert not read_config_map(config).fault
-    api.patch(
-        f"/api/v1/namespaces/{team.namespace}",
-        {"metadata": {"annotations": namespace["metadata"]["annotations"]}},
-    )
-    api.create(
-        f"/api/v1/namespaces/{operator.namespace}/configmaps",
-        {"metadata": {"name": config["metadata"]["name"]}, "data": config["data"]},
-    )
-    team.publish("1.0.0", "first")
-    team.bundle("shop")
-    assert waits(team)["message"] == (
-        "all namespaces are frozen: change freeze until the new year; "
-        f"namespace {team.namespace} is frozen by ann until 2036-12-31T18:00:00Z: inventory"
-    )
-
-
-REFUSED = {
-    "freeze -n NS --all": "--all and --namespace exclude each other",
-    "freeze -n nowhere-at-all": "there is no namespace nowhere-at-all",
-    "thaw -n nowhere-at-all": "there is no namespace nowhere-at-all",
-}
-
-
-@pytest.mark.parametrize("command", REFUSED)
-def test_what_can_not_be_meant_is_refused(
-    lasting_team: Team, terminal: Terminal, command: str
-) -> None:
-    reason = "r" if command.startswith("freeze") else ""
-    words = command.replace("NS", lasting_team.namespace)
-    code = 1 if "nowhere" in command else 2
-    assert REFUSED[command] in terminal.types(words, code=code, reason=reason)
-
-
-def gone(api: Api, path: str) -> bool:
-    try:
-        api.get(path)
-    except ApiStatusError as error:
-        return error.code == 404
-    return False
-
-
-def test_output_is_the_object(team: Team, terminal: Terminal, operator: Operator, api: Api) -> None:
-    body = json.loads(terminal.types(f"freeze -n {team.namespace} -o json", reason="x"))
-    assert body["kind"] == "Namespace"
-    body = json.loads(terminal.types("freeze --all -o json --until 2h", reason="x"))
-    assert set(body["data"]) == {"reason", "until", "who", "since"}
-    body = json.loads(terminal.types("freeze --all -o json", reason="y"))
-    assert set(body["data"]) == {"reason", "who", "since"}
-    assert terminal.types("thaw --all -o name").strip() == "configmap/copyrator-freeze"
-    path = f"/api/v1/namespaces/{operator.namespace}/configmaps/copyrator-freeze"
-    assert gone(api, path)
 
 
 def test_the_examples_roles_are_enough_to_freeze_and_thaw(

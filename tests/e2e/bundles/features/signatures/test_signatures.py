@@ -1,14 +1,11 @@
 """Only what has a trusted signature is deployed, and what isn't trusted any more is named."""
 
-import json
 import secrets
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from tests.e2e.bundles.conftest import Operator, Team, stays
 from tests.e2e.operator_process import until
-from tests.long import LONG
 
 from localcluster.signing import attach, new_key, public_key, sign
 
@@ -67,12 +64,6 @@ def rejected(team: Team) -> dict[str, str]:
     return {one["version"]: one["reason"] for one in found}
 
 
-def waits(team: Team, reason: str, says: str) -> None:
-    """A condition with this reason, and these words in its message."""
-    condition = team.wait_reason("shop", reason)
-    until(lambda: says in team.condition("shop")["message"], lambda: str(condition))
-
-
 def test_only_signed_versions_are_deployed_and_keys_rotate_and_are_withdrawn(
     team: Team, operator: Operator
 ) -> None:
@@ -125,38 +116,3 @@ def test_only_signed_versions_are_deployed_and_keys_rotate_and_are_withdrawn(
     trust(team, bob)
     until(lambda: verified(team) == ("True", "Verified"), "it is trusted again")
     until(lambda: untrusted(operator) == 0)
-
-
-@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"] if LONG else ["Secret"])
-def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(
-    team: Team, operator: Operator, kind: str
-) -> None:
-    ann = Signer(team)
-    digest = team.publish("1.0.0", "first")
-    ann.sign(digest)
-    team.bundle(
-        "shop", verify={"anyOf": [{"cosign": {"keysFrom": {"kind": kind, "name": "keys"}}}]}
-    )
-    waits(team, "VerificationUnavailable", f"{kind} {team.namespace}/keys doesn't exist")
-
-    plural, content = f"{kind.lower()}s", "data" if kind == "ConfigMap" else "stringData"
-    private = ann.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    for data, says in (
-        ({}, "keys is empty"),
-        ({"cosign.pub": "garbage"}, "cosign.pub has something else than public keys"),
-        ({"a.pub": public_key(ann.key), "cosign.key": private}, "cosign.key is a private key"),
-    ):
-        if team.get(plural, "keys") is not None:
-            team.delete(plural, "keys")
-        team.create(plural, "keys", **{content: data})
-        waits(team, "VerificationUnavailable", says)
-    events = team.api.get(team.path("events"))
-    assert operator.process is not None
-    for told in (team.get("bundles", "shop"), events, operator.process.log):
-        assert private.splitlines()[1] not in json.dumps(told)
-    assert team.jobs("shop") == []
-
-    team.delete(plural, "keys")
-    team.create(plural, "keys", **{content: {"cosign.pub": public_key(ann.key)}})
-
-    team.wait_deployed("shop", digest)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.builders.bundles import bundle, parsed
+from tests.job_records import job, pod
 from tests.replacing import replace
 from tests.unit.bundles.plans.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
 from copyrator.api.bundle_spec import Retry
-from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.reasons.bundles import BundleReason
+from copyrator.api.selectors import Globs
 from copyrator.api.text import format_time
 from copyrator.bundles.engine.gate import (
     PASSED,
@@ -23,10 +26,18 @@ from copyrator.bundles.engine.gate import (
     Waiting,
 )
 from copyrator.bundles.features.approval import gates as approval
+from copyrator.bundles.features.approval.defaults import ApprovalPolicy
 from copyrator.bundles.features.approval.gates import GATE, passes, summary
+from copyrator.bundles.fields import BundleDefaults
+from copyrator.bundles.jobs.job import AUTO_ROLLBACK
+from copyrator.bundles.jobs.outcome import Ending, checked_ending, ending_of
+from copyrator.bundles.jobs.revisions import asks_for_rollback
+from copyrator.bundles.jobs.script import SealedFile
+from copyrator.bundles.plans.endings import planned_ending
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec, OperationCounts, PlanStatus
 from copyrator.bundles.plans.plan_words import UNKNOWN
 from copyrator.bundles.plans.record import PlanTarget
+from copyrator.bundles.plans.script import PlanExit, deploy_command
 
 
 def judged(
@@ -255,7 +266,6 @@ def test_it_is_asked_where_the_spec_or_the_settings_ask_for_approval() -> None:
 
 
 # --- nothing is planned ---
-
 SUSPENDED = Waiting(
     "Suspended",
     "nothing is planned while spec.suspend is true, unless a plan is requested: copyrator plan "
@@ -304,3 +314,88 @@ def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
     assert ours.message == PLANNING.message
     other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))
     assert approval.record_planning(other) == other
+
+
+BROKEN = BundleReason.DEPLOY_FAILED
+MISMATCH = "plan artifact release revision mismatch: expected 4, got 5"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_changed"),
+    [
+        (f"Error: {MISMATCH}", True),
+        (f"Error: release install: validate plan artifact: {MISMATCH}\n\nUse --debug", True),
+        (f'Error: release install: failed release "r" (namespace: "n"): {MISMATCH}', True),
+        (f"Error: {MISMATCH}\nError: release install: other", False),
+        (f"Error: chart render: execution error at (a/templates/b.yaml:1:1): {MISMATCH}", False),
+        (f'Error: release install: template: a.yaml:1:1: executing "a" at <x>: {MISMATCH}', False),
+        (f"Error: {MISMATCH} or so", False),
+    ],
+)
+def test_another_revision_between_check_and_apply_is_another_plan(
+    text: str, is_changed: bool
+) -> None:
+    """werf 3 refuses the plan that it saved before it writes anything."""
+    ending = planned_ending(ending_of(job(), [pod(1, text)]))
+
+    expected = (Outcome.FAILED, BROKEN)
+    if is_changed:
+        expected = (Outcome.INTERRUPTED, BundleReason.PLAN_CHANGED)
+    assert (ending.outcome, ending.reason) == expected
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_deploy_that_stored_something_else_has_failed_whatever_werf_says(
+    outcome: Outcome,
+) -> None:
+    ended = planned_ending(Ending(outcome, BROKEN, "bad", 4, PlanExit.DIFFERENT, is_raw=True))
+
+    assert (ended.outcome, ended.reason) == (Outcome.FAILED, BundleReason.DEPLOYED_DIFFERENTLY)
+    assert "as revision 4 isn't what was approved" in ended.message
+    assert not ended.is_raw
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 9, 15])
+def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
+    ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
+
+    assert planned_ending(checked_ending(ending)) is ending
+
+
+def test_the_pod_of_a_planned_deploy_says_whether_a_rollback_was_asked_for() -> None:
+    file = SealedFile("/in/approved", "/in/salt", "/tmp/approved", "0" * 64)
+    for flags in ((), (AUTO_ROLLBACK,)):
+        command = list(deploy_command(file, file, (), flags))
+        body = {"spec": {"containers": [{"name": "werf", "command": command}]}}
+        assert asks_for_rollback([body]) is bool(flags)
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespace", "release", "mode"),
+    [
+        (None, "prod", None, ApprovalMode.ALWAYS),
+        ("OnRisk", "prod", None, ApprovalMode.ALWAYS),
+        ("Always", "test-1", None, ApprovalMode.ALWAYS),
+        ("Never", "test-1", None, ApprovalMode.ON_RISK),
+        ("OnRisk", "dev", None, ApprovalMode.ON_RISK),
+        (None, "dev", None, ApprovalMode.NEVER),
+        ("Never", "dev", "prod", ApprovalMode.ALWAYS),
+        ("Never", "test-1", "prod", ApprovalMode.ALWAYS),
+        ("Never", "prod", "dev", ApprovalMode.ALWAYS),
+        ("Never", "dev", "dev-2", ApprovalMode.NEVER),
+    ],
+)
+def test_no_bundle_goes_below_what_the_settings_require_for_its_namespace_and_its_releases(
+    asked: str | None, namespace: str, release: str | None, mode: ApprovalMode
+) -> None:
+    floors = (
+        (Globs(("p*", "test-*")), ApprovalMode.ON_RISK),
+        (Globs(("prod",)), ApprovalMode.ALWAYS),
+    )
+    approval = {"mode": asked} if asked else None
+    body = bundle(namespace=namespace, project_namespace=release, approval=approval)
+    spec = parsed(body, BundleDefaults(policies=(ApprovalPolicy(floors),)))
+    is_required = {namespace, release} & {"prod", "test-1"} != set()
+    assert spec.part(ApprovalSpec) == ApprovalSpec(
+        mode=mode, expires=86400.0, is_required=is_required
+    )

@@ -11,6 +11,7 @@ from tests.unit.bundles.plans.plan_samples import (
     LATER,
     MADE_OF,
     NOW,
+    PLANNED,
     TARGET,
     spec,
     with_plan,
@@ -29,7 +30,12 @@ from copyrator.bundles.engine.gate import (
 )
 from copyrator.bundles.features.approval import gates as approval
 from copyrator.bundles.features.approval import record as deploy_record
+from copyrator.bundles.features.drift.fields import DriftCheck, DriftStatus
+from copyrator.bundles.features.drift.record import keep_check
+from copyrator.bundles.features.previews.fields import PreviewPlan
+from copyrator.bundles.features.previews.record import keep_preview
 from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec
+from copyrator.bundles.jobs.pod import Kept
 from copyrator.bundles.plans.fields import ApprovalMode, PlanStatus
 
 THIS, OTHER = (PinStatus(version="1", digest=f"sha256:{one}") for one in "bx")
@@ -163,3 +169,49 @@ def test_a_failed_plan_is_made_again_when_the_verdict_of_the_gate_changes() -> N
     assert next_verdict_change(record_verdicts(judged)) == LATER
     assert not deploy_record.must_plan(failed, TARGET, LATER - timedelta(seconds=1))
     assert deploy_record.must_plan(failed, TARGET, LATER)
+
+
+JOB = "shop-plan-1"
+DAYS = 24 * 3600
+YEAR = NOW + timedelta(days=365)
+
+
+def checked(**fields: str) -> BundleStatus:
+    return BundleStatus().with_part(DriftStatus(check=DriftCheck(job=JOB, **fields)))
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        (with_plan(), None),
+        (with_plan(expires_at=format_time(YEAR)), None),
+        (with_plan(outcome="Running", expires_at=None), None),
+        (with_plan(expires_at=format_time(NOW)), 3 * DAYS),
+        (with_plan(decision="Approved"), 3 * DAYS),
+        (with_plan(decision="Rejected"), 3 * DAYS),
+        (with_plan(outcome="Failed"), 3 * DAYS),
+        (replace(with_plan(), attempted=Attempted(plan_job=JOB)), 3 * DAYS),
+        (BundleStatus(), 120),
+        (with_plan(job="another"), 120),
+        (BundleStatus().with_part(PLANNED).with_part(PreviewPlan(job=JOB)), None),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Running")), None),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Planned")), DAYS),
+        (BundleStatus().with_part(PreviewPlan(job=JOB, outcome="Failed")), DAYS),
+        (checked(outcome="Running"), None),
+        (checked(outcome="Planned"), 120),
+        (checked(outcome="Failed"), 120),
+        (checked().with_part(DriftStatus(found_job=JOB)), None),
+    ],
+)
+def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
+    status: BundleStatus, seconds: int | None
+) -> None:
+    kept = deploy_record.keep_plan(JOB, status, NOW) or keep_preview(JOB, status)
+    kept = kept or keep_check(JOB, status) or Kept(120)
+    assert kept.seconds == seconds
+
+
+def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:
+    assert deploy_record.waits_until(with_plan(), NOW) == LATER
+    assert deploy_record.waits_until(with_plan(), LATER) is None
+    assert deploy_record.waits_until(BundleStatus(), NOW) is None

@@ -218,13 +218,6 @@ def test_a_plan_without_access_to_another_cluster_is_no_failed_one() -> None:
     assert (last.failures, last.next_retry_at) == (RETRY.limit + 1, None)
 
 
-def test_an_equal_message_is_no_change() -> None:
-    status = plan_record.set_message(with_plan(), DEPLOY, "blocked")
-    assert status == with_plan(message="blocked")
-    assert plan_record.set_message(status, DEPLOY, "blocked") is status
-    assert plan_record.set_message(status, DEPLOY, None) == with_plan()
-
-
 def test_a_plan_says_what_it_does() -> None:
     failed = {"failures": 1, "reason": "PlanFailed", "message": "no", "next_retry_at": "then"}
     running = with_plan(outcome="Running", id=None, interruptions=1, **failed)

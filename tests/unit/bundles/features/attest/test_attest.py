@@ -189,27 +189,11 @@ def test_without_after_it_is_attested_with_its_deploy() -> None:
     assert source.write().push().write().said == [("1.1.0", "Attested")]
 
 
-def test_an_earlier_stretch_that_was_long_enough_counts() -> None:
-    source = Source()
-    source.deploy("1.1.0").later(10).deploy("1.1.0")
-    assert source.said == [("1.1.0", "Attesting")]
-    assert source.record("1.1.0").seconds == 600
-
-
 def test_a_statement_is_of_the_revision_that_is_deployed() -> None:
     source = Source()
     source.deploy("1.1.0").write(deployed=replace(source.status.deployed, revision=7))
     source.later(10).write()
     assert source.record("1.1.0").revision == 7
-
-
-def test_a_fault_names_the_withdrawal_that_is_not_pushed() -> None:
-    fault = AttestFault(BundleReason.PUSH_REFUSED, "no")
-    assert attested().hold("x").condition_of(fault) == (
-        "False",
-        "PushRefused",
-        "the withdrawal of the statement that 1.1.0 (sha256:312e312e3000) stands in staging: no",
-    )
 
 
 def test_time_that_no_operator_saw_does_not_count() -> None:
@@ -251,15 +235,6 @@ def test_while_it_stands_a_newer_statement_is_made_and_the_older_one_named() -> 
     assert (record.seconds, record.manifest) == (70 * 60, SIGNATURE_DIGEST)
     source.push()
     assert source.said == [("1.1.0", "Attested")]
-
-
-def test_what_has_moved_up_is_not_renewed_and_not_withdrawn() -> None:
-    source = attested()
-    source.deploy("1.2.0")
-    assert source.said == [("1.1.0", "Attested")]
-    source.later(600).write().push()
-    assert source.said == [("1.1.0", "Attested"), ("1.2.0", "Attested")]
-    assert at(source.record("1.1.0").issued_at) == NOON + timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(
@@ -308,21 +283,6 @@ def test_what_withdraws_the_evidence_of_a_soak_withdraws_the_statement(
     assert (statement.withdrawn, statement.reason) == (True, reason)
 
 
-@pytest.mark.parametrize(
-    "happens",
-    [
-        lambda b: b.begin("1.2.0"),
-        lambda b: b.begin("1.1.0").end(Outcome.INTERRUPTED),
-        lambda b: b.deploy("1.1.0"),
-        lambda b: b.condition("Ready", "False"),
-    ],
-)
-def test_what_only_ends_a_stretch_withdraws_nothing(happens: Any) -> None:
-    source = attested()
-    happens(source)
-    assert source.said == [("1.1.0", "Attested")]
-
-
 def test_what_was_withdrawn_is_attested_again_once_it_has_stood_anew() -> None:
     source = attested()
     source.hold("no").push().hold(None)
@@ -333,11 +293,6 @@ def test_what_was_withdrawn_is_attested_again_once_it_has_stood_anew() -> None:
     source.later(0.2).write().push()
     assert source.said == [("1.1.0", "Attested")]
     assert source.record("1.1.0").reason is None
-
-
-def test_a_withdrawal_comes_even_where_a_positive_one_was_due() -> None:
-    source = attested().later(60).hold("no")
-    assert source.said == [("1.1.0", "Withdrawing")]
 
 
 def test_a_long_reason_is_cut_to_what_readers_accept() -> None:
@@ -383,12 +338,6 @@ def test_what_stood_before_a_user_withdrew_it_does_not_count_any_more() -> None:
     assert (source.said, source.record("1.1.0").seconds) == ([("1.1.0", "Attested")], 600)
     source.later(60).write()
     assert (source.record("1.1.0").state, source.record("1.1.0").seconds) == ("Renewing", 4200)
-
-
-def test_a_withdrawal_is_of_the_present_stretch_also_if_an_earlier_one_was_attested() -> None:
-    source = attested()
-    source.deploy("1.1.0").asks("no").push()
-    assert source.later(600).write().said == [("1.1.0", "Withdrawn")]
 
 
 def test_where_the_registry_keeps_old_statements_a_release_that_flaps_fills_no_list() -> None:
@@ -438,14 +387,6 @@ def test_a_clock_that_goes_back_dates_nothing_back() -> None:
     assert at(source.record("1.1.0").issued_at) > first + timedelta(seconds=1)
 
 
-def test_a_restart_pushes_the_same_payload() -> None:
-    source = Source()
-    source.deploy("1.1.0").later(10).write().push(dies=True)
-    source.later(5).restart().write().push()
-    assert len(source.registry[REPO]) == 1
-    assert source.said == [("1.1.0", "Attested")]
-
-
 def test_a_push_that_was_overtaken_is_no_success_but_its_manifest_is_replaced() -> None:
     source = Source()
     source.deploy("1.1.0").later(10).write()
@@ -475,13 +416,6 @@ def test_a_push_records_what_is_left_there_and_whether_the_digest_is_gone() -> N
     )
     assert pushed("sha256:new", 0).left is None
     assert pushed(None, 0) == replace(pending, state="Gone")
-
-
-def test_what_a_failed_push_was_about_is_renewed_when_it_has_become_old() -> None:
-    source = Source()
-    source.deploy("1.1.0").later(10).write().later(60).write()
-    assert source.said == [("1.1.0", "Attesting")]
-    assert at(source.record("1.1.0").issued_at) == source.now
 
 
 def test_a_fault_is_told_until_it_is_gone_also_by_the_next_process() -> None:
@@ -546,15 +480,6 @@ def test_where_the_registry_keeps_old_statements_it_is_renewed_rarely_and_warned
     assert due == at(record.issued_at) + timedelta(hours=1)
 
 
-def test_what_was_withdrawn_is_due_at_once_and_rarely_only_where_many_are_left() -> None:
-    source = attested().hold("no").push().hold(None).later(20).write()
-    record = replace(source.record("1.1.0"), state="Withdrawn", issued_at=format_time(source.now))
-    stood = NOON + timedelta(minutes=20)
-    for left, due in ((MANY - 2, stood), (MANY - 1, source.now + timedelta(seconds=RARELY))):
-        records = (replace(record, left=left),)
-        assert due_at(records, source.status, source.input) == due
-
-
 @pytest.mark.parametrize("field", ["digest", "since", "until", "issued_at"])
 def test_of_a_record_that_is_not_whole_nothing_is_stated(field: str) -> None:
     source = attested()
@@ -562,18 +487,6 @@ def test_of_a_record_that_is_not_whole_nothing_is_stated(field: str) -> None:
     for junk in (None, "") if field == "digest" else (None, "garbage", "9999-12-31T23:59:59Z"):
         forged = replace(record, **{field: junk})
         assert statement_of(forged, source.status, SPEC, CLUSTER) is None
-
-
-def test_what_a_statement_says() -> None:
-    source = attested()
-    record = source.record("1.1.0")
-    whole = statement_of(replace(record, revision=7), source.status, SPEC, CLUSTER)
-    assert whole is not None
-    assert (whole.revision, whole.seconds) == (7, 600)
-    least = replace(record, revision=None, seconds=None)
-    found = statement_of(least, source.status, SPEC, CLUSTER)
-    assert found is not None
-    assert (found.revision, found.seconds) == (1, 0)
 
 
 def test_a_condition_of_another_kind_is_no_fault_of_a_push() -> None:
@@ -589,16 +502,6 @@ def test_a_condition_of_another_kind_is_no_fault_of_a_push() -> None:
         assert source.condition_of()[:2] == ("Unknown", "Attesting")
 
 
-def test_before_the_first_deploy_nothing_is_attested() -> None:
-    assert Source().condition_of() == ("Unknown", "Soaking", "nothing is deployed yet")
-
-
-def test_a_date_that_nobody_could_have_written_delays_nothing() -> None:
-    source = attested()
-    record = replace(source.record("1.1.0"), issued_at="garbage")
-    assert due_at((record,), source.status, source.input) == NOON + timedelta(minutes=10)
-
-
 def test_of_more_than_ten_digests_withdrawn_ones_go_first_then_the_oldest() -> None:
     source = Source()
     for number in range(MAX_ATTESTED):
@@ -611,15 +514,6 @@ def test_of_more_than_ten_digests_withdrawn_ones_go_first_then_the_oldest() -> N
     assert "1.4.0" not in versions
     source.deploy("2.1.0").later(10).write().push()
     assert "1.0.0" not in [version for version, _ in source.said]
-
-
-def test_the_newest_of_them_goes_first_if_it_alone_was_withdrawn() -> None:
-    source = Source()
-    for number in range(MAX_ATTESTED):
-        source.deploy(f"1.{number}.0").later(10).write().push()
-    source.asks("no").push().deploy("2.0.0").later(10).write()
-    kept = [f"1.{number}.0" for number in range(MAX_ATTESTED - 1)]
-    assert [version for version, _ in source.said] == [*kept, "2.0.0"]
 
 
 def test_a_withdrawal_that_is_not_pushed_is_not_dropped_for_newer_statements() -> None:
@@ -680,14 +574,6 @@ def test_evidence_that_broke_while_nothing_was_attested_is_withdrawn_later() -> 
     source.write()
     assert source.record("1.1.0").state == "Withdrawing"
     assert source.record("1.1.0").reason == "it didn't stand all the time"
-
-
-def test_the_deletion_of_the_bundle_withdraws_nothing() -> None:
-    source = attested()
-    source.around = replace(source.around, is_deleted=True)
-    source.input = replace(source.input, is_deleted=True)
-    source.later(600).write()
-    assert source.said == [("1.1.0", "Attested")]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.replacing import replace
+from tests.unit.bundles.job_samples import ELSEWHERE, check_golden, order
+from tests.unit.bundles.test_planned_attempts import order_of
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
@@ -30,6 +33,8 @@ from copyrator.bundles.engine.gate import (
 from copyrator.bundles.features.charts.facts import ChartFacts
 from copyrator.bundles.features.charts.feature import ChartsFeature
 from copyrator.bundles.features.charts.gates import PLAIN, VENDORED, FoundChart
+from copyrator.bundles.jobs.checks import checked_deploy
+from copyrator.bundles.jobs.job import build_deploy_job
 from copyrator.bundles.plans.fields import ApprovalMode, ApprovalSpec
 
 SPEC = BundleSpec(namespace="a", name="b", registry="r", repo="x", project_namespace="a")
@@ -117,3 +122,24 @@ def test_which_gates_concern_a_bundle(
     charts = ChartsFeature(context)
     assert {gate.name for gate in charts.gates if gate.concerns(spec)} == names
     assert is_used_in(charts, spec) == bool(names)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+CHECKED = {
+    "values": order(command=checked_deploy),
+    "kubeconfig": order(command=checked_deploy, **ELSEWHERE),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_the_job_that_deploys_for_a_gated_bundle_without_a_plan(name: str) -> None:
+    check_golden(GOLDEN, f"checked-{name}", build_deploy_job(CHECKED[name]))
+
+
+@pytest.mark.parametrize(("is_plain", "is_gated"), [(True, True), (False, True), (False, False)])
+def test_only_a_gated_bundle_is_checked_also_one_that_only_the_policy_gates(
+    is_plain: bool, is_gated: bool
+) -> None:
+    context: Any = SimpleNamespace(is_gated=lambda spec: spec.is_gated)
+    made = order_of(None, ChartsFeature(context), is_plain=is_plain, is_gated=is_gated)
+    assert made.command == (checked_deploy if is_gated else None)

@@ -280,3 +280,86 @@ def test_templates_of_many_bytes_arent_parsed() -> None:
     facts = judge_layer(chart(*["x" * 2**20] * 3))
 
     assert facts.unbound == ("its templates have more than 2 MiB",)
+
+
+TPL = "tpl .Values.text ."
+
+
+def calling(call: str) -> dict[str, str]:
+    """Templates that call ``tpl`` with a text of the values, by where the call stands."""
+    return {
+        "an action": f"a: {{{{ {call} }}}}",
+        "a pipe": f"a: {{{{ {call} | quote }}}}",
+        "an argument": f"a: {{{{ print ({call}) }}}}",
+        "an argument of a method": f"a: {{{{ .Files.Get ({call}) }}}}",
+        "a variable": f"{{{{ $a := {call} }}}}a: {{{{ $a }}}}",
+        "if": f"{{{{ if {call} }}}}a: b{{{{ end }}}}",
+        "else if": f"{{{{ if .Values.no }}}}a: c{{{{ else if {call} }}}}a: b{{{{ end }}}}",
+        "else": f"{{{{ if .Values.no }}}}a: c{{{{ else }}}}a: {{{{ {call} }}}}{{{{ end }}}}",
+        "with": f"{{{{ with {call} }}}}a: {{{{ . }}}}{{{{ end }}}}",
+        "range": f"{{{{ range list ({call}) }}}}a: {{{{ . }}}}{{{{ end }}}}",
+        "a body of range": f"{{{{ range list 1 }}}}a: {{{{ with $ }}}}{{{{ {call} }}}}"
+        "{{ end }}{{ end }}",
+        "a template that is included": f'{{{{ define "a" }}}}{{{{ {call} }}}}{{{{ end }}}}'
+        'a: {{ include "a" . }}',
+        "the context of include": f'{{{{ define "a" }}}}{{{{ . }}}}{{{{ end }}}}'
+        f'a: {{{{ include "a" ({call}) }}}}',
+        "the context of template": f'{{{{ define "a" }}}}{{{{ . }}}}{{{{ end }}}}'
+        f'a: {{{{ template "a" ({call}) }}}}',
+        "a block": f'a: {{{{ block "a" . }}}}{{{{ {call} }}}}{{{{ end }}}}',
+        "the text of another tpl": f"a: {{{{ tpl `{{{{ {call} }}}}` . }}}}",
+        "the context of another tpl": f"a: {{{{ tpl `{{{{ .a }}}}` (dict `a` ({call})) }}}}",
+    }
+
+
+FOLLOWED = {
+    **{f"{where}: a value": text for where, text in calling(TPL).items()},
+    **{
+        f"an action: {what}": f"a: {{{{ {call} }}}}"
+        for what, call in {
+            "a text that is put together": 'tpl (print "{{ no" "w }}") .',
+            "a text of a file": 'tpl (.Files.Get "text") .',
+            "a text from a pipe": 'printf "%s" .Values.text | tpl',
+            "a text as a variable": "with $a := .Values.text }}{{ tpl $a $ }}{{ end",
+        }.items()
+    },
+}
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("what", FOLLOWED)
+def test_a_chart_that_follows_a_text_that_isnt_literal_isnt_bound_wherever_it_does(
+    what: str,
+) -> None:
+    assert "tpl of a text that isn't literal" in "".join(_unbound(FOLLOWED[what]))
+
+
+OTHER_FILES: dict[str, dict[str, str | bytes]] = {
+    "notes": {"templates/NOTES.txt": f"{{{{ {TPL} }}}}"},
+    "a helper": {
+        "templates/_helpers.tpl": f'{{{{ define "a" }}}}{{{{ {TPL} }}}}{{{{ end }}}}',
+    },
+    "a subchart": {
+        "charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
+        "charts/sub/templates/a.yaml": f"a: {{{{ {TPL} }}}}",
+    },
+}
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("what", OTHER_FILES)
+def test_neither_is_one_whose_other_files_do(what: str) -> None:
+    text = 'a: {{ include "a" . }}' if what == "a helper" else "a: b"
+    found = _unbound(text, **OTHER_FILES[what])
+    assert "tpl of a text that isn't literal" in "".join(found)
+
+
+LITERAL = {
+    where: text.replace(TPL, "tpl `b` .") for where, text in calling(TPL).items() if "tpl" in text
+}
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("where", [one for one in LITERAL if one != "the text of another tpl"])
+def test_a_chart_that_follows_a_literal_text_is_bound(where: str) -> None:
+    assert _unbound(LITERAL[where]) == ()

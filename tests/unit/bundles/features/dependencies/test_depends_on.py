@@ -125,8 +125,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"further": [("UpdatePending", "True", "AwaitingApproval", "plan 7 waits")]},
         "",
     ),
-    "drifted": ({"further": [("Drifted", "True", "Drifted", "1 object has drifted")]}, ""),
-    "not trusted any more": ({"further": [("Verified", "False", "Unsigned", "no")]}, ""),
     "healthy": ({"spec": {"health": "Watch"}, "further": [("Healthy", "True", "Healthy", "")]}, ""),
     "unhealthy": (
         {
@@ -155,10 +153,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
     ),
     "new": ({"ready": None, "observed": None}, "is new, and isn't reconciled yet"),
     "an edit": ({"observed": 2}, "has an edit that isn't reconciled yet"),
-    "polling": (
-        {"ready": ("Unknown", "Polling", "Polling the registry")},
-        "isn't Ready: Polling: Polling the registry",
-    ),
     "deploying": (
         {"ready": ("Unknown", "Deploying", "Deploying 1.1.0 with Job db-2")},
         "isn't Ready: Deploying: Deploying 1.1.0 with Job db-2",
@@ -171,14 +165,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"ready": ("False", "DeployFailed", "")},
         "isn't Ready: DeployFailed",
     ),
-    "quarantined": (
-        {"ready": ("False", "Quarantined", "1.1.0 failed 3 times")},
-        "isn't Ready: Quarantined: 1.1.0 failed 3 times",
-    ),
-    "a first poll failed": (
-        {"ready": ("False", "RegistryUnreachable", "r.example.com: no route")},
-        "isn't Ready: RegistryUnreachable: r.example.com: no route",
-    ),
     "a poll failed, which leaves Ready as it is": (
         {
             "failedPolls": {"count": 1, "since": "2026-05-04T12:00:00Z"},
@@ -190,10 +176,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"lastError": {"reason": "DeployFailed", "message": "no"}},
         "",
     ),
-    "no credentials": (
-        {"ready": ("False", "AuthenticationFailed", "401")},
-        "isn't Ready: AuthenticationFailed: 401",
-    ),
     "a first install waits for approval": (
         {"ready": ("Unknown", "AwaitingApproval", "plan 7")},
         "isn't Ready: AwaitingApproval: plan 7",
@@ -202,17 +184,9 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"ready": ("Unknown", "Frozen", "apps is frozen"), "edited": True},
         "isn't Ready: Frozen: apps is frozen",
     ),
-    "it waits for others": (
-        {"ready": ("Unknown", "DependencyNotReady", "Bundle apps/dns doesn't exist")},
-        "isn't Ready: DependencyNotReady: Bundle apps/dns doesn't exist",
-    ),
     "not valid": (
         {"ready": ("False", "InvalidSpec", "spec.repo is missing"), "spec": {"repo": 1}},
         "isn't Ready: InvalidSpec: spec.repo is missing",
-    ),
-    "another's release": (
-        {"ready": ("False", "ReleaseConflict", "Bundle a/db deploys it")},
-        "isn't Ready: ReleaseConflict: Bundle a/db deploys it",
     ),
     "suspended, and up to date": (suspended("True", "Deployed"), ""),
     "paused, and up to date": (suspended("True", "Deployed", by=OFF), ""),
@@ -231,10 +205,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
     "suspended, and a newer version is there": (
         suspended("True", "Deployed", pending="1.1.0 (sha256:bb) is available"),
         "is suspended, and doesn't run what it asks for: 1.1.0 (sha256:bb) is available",
-    ),
-    "suspended, and its values changed": (
-        suspended("True", "Deployed", pending="the values changed"),
-        "is suspended, and doesn't run what it asks for: the values changed",
     ),
     "suspended, with an edit that isn't deployed": (
         suspended("True", "Deployed", edited=True),
@@ -255,14 +225,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
     "suspended after a failed deploy": (
         suspended("False", "DeployFailed"),
         "isn't Ready: Suspended: suspended; before: DeployFailed: so it was",
-    ),
-    "paused after a failed deploy": (
-        suspended("False", "DeployFailed", by=OFF),
-        "isn't Ready: AutoupdateDisabled: suspended; before: DeployFailed: so it was",
-    ),
-    "suspended while it waited for approval": (
-        suspended("Unknown", "AwaitingApproval"),
-        "isn't Ready: Suspended: suspended; before: AwaitingApproval: so it was",
     ),
     "suspended before it was reconciled": (
         {
@@ -288,15 +250,6 @@ STATES: dict[str, tuple[dict[str, Any] | None, str]] = {
             lastError={"reason": "RegistryUnreachable", "message": "no route"},
         ),
         "is suspended, and has an error: RegistryUnreachable: no route",
-    ),
-    "paused, and no registry answered before": (
-        suspended(
-            "True",
-            "Deployed",
-            by=OFF,
-            lastError={"reason": "RegistryUnreachable", "message": "no route"},
-        ),
-        "",
     ),
     "suspended, and unhealthy": (
         suspended("True", "Deployed", further=[("Healthy", "False", "Unhealthy", "Deployment/web")])

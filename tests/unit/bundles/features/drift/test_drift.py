@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.bundles import bundle, parsed
 from tests.replacing import replace
 from tests.status_fields import changed
-from tests.unit.bundles.plans.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
+from tests.unit.bundles.plans.plan_samples import DEPLOYED, MADE_OF, NOW, PLANNED, TARGET
 from tests.unit.bundles.plans.plan_samples import spec as spec_of
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
@@ -20,9 +21,13 @@ from copyrator.api.selectors import Globs
 from copyrator.api.text import format_time
 from copyrator.api.verify import Verification
 from copyrator.bundles.engine import deciding
+from copyrator.bundles.engine.bundle import Memories
+from copyrator.bundles.engine.feature import Features
 from copyrator.bundles.features.approval import record as deploy_record
+from copyrator.bundles.features.approval.feature import ApprovalFeature
 from copyrator.bundles.features.approval.record import DEPLOY
 from copyrator.bundles.features.drift import record as drift_record
+from copyrator.bundles.features.drift.feature import DriftFeature
 from copyrator.bundles.features.drift.fields import (
     MAX_DRIFTED,
     DriftCheck,
@@ -40,8 +45,10 @@ from copyrator.bundles.features.drift.record import (
     drifted_condition,
     due_at,
 )
+from copyrator.bundles.features.previews.feature import PreviewFeature
+from copyrator.bundles.features.previews.fields import PreviewPlan
 from copyrator.bundles.plans import record as plan_record
-from copyrator.bundles.plans.fields import ApprovalMode, Baseline, PlanStatus
+from copyrator.bundles.plans.fields import ApprovalMode, ApprovedPlan, Baseline, PlanStatus
 from copyrator.bundles.plans.operations import Operation, OperationType, Plan, read_operation
 from copyrator.bundles.plans.record import PlanFault, PlanResult
 
@@ -439,21 +446,6 @@ def test_what_keeps_it_from_being_compared(
     assert why == (None if said is None else drift_record.Hindrance(reason, said))
 
 
-@pytest.mark.parametrize(("ago", "again"), [(4, 4), (7, 7), (7.5, None), (8, None), (60, None)])
-def test_a_baseline_is_tried_again_soon_only_while_it_proves_something(
-    ago: float, again: float | None
-) -> None:
-    there = replace(THERE, time=format_time(NOW - timedelta(minutes=ago)))
-    what = status(baseline=Baseline(), drift=DriftStatus(check=FAILED), deployed=there)
-    rarely = spec().with_part(DriftSpec(DriftMode.DETECT, 720 * 3600.0))
-    regular = check_rhythm(UID, 720 * 3600.0).after(NOW)
-    assert regular > NOW + HOUR
-    soon = NOW + timedelta(minutes=again or 0)
-    assert due_at(what, rarely, "s", UID) == (regular if again is None else soon)
-    often = spec().with_part(DriftSpec(DriftMode.DETECT, 900.0))
-    assert due_at(what, often, "s", UID) <= check_rhythm(UID, 900.0).after(NOW)
-
-
 @given(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=40), min_size=1, max_size=60))
 def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     """Without a regular check that finds none of it: at most as many as there are objects."""
@@ -546,8 +538,6 @@ MADE_OF_ATTEMPT: dict[str, Any] = {
     "spec_hash": "s",
     "generation": 0,
 }
-
-
 MANY = replace(FOUND, objects=tuple(f"update ::ConfigMap:a{n}" for n in range(7)))
 DRIFTED, IN_SYNC, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 RESTORE = "; to restore what was deployed: copyrator reconcile bundle -n prod shop --force"
@@ -656,19 +646,6 @@ def test_the_condition(
     assert drifted_condition(what, spec(DriftMode.OFF)) is None
 
 
-def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
-    why = drift_record.find_hindrance(status(), spec(suspend=True), "s", "v")
-    assert why is not None
-    noted = drift_record.set_hindrance(status(), why)
-    assert (noted.part(DriftStatus).reason, noted.part(DriftStatus).message) == (
-        "Suspended",
-        why.message,
-    )
-    assert drift_record.set_hindrance(noted, None) == status()
-    failed = check_fails(status())
-    assert drift_record.set_hindrance(failed, None) == failed
-
-
 @pytest.mark.parametrize(
     ("ignored", "left"),
     [(("ConfigMap", "app"), 1), (("ConfigMap", "*"), 0), (("Secret", "*"), 2)],
@@ -702,54 +679,6 @@ def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
     assert drift_record.is_regular_check(
         replace(what, attempted=Attempted()), spec(), UID, format_time(began)
     )
-
-
-def test_a_check_is_recorded_from_its_beginning_to_its_plan() -> None:
-    what = plan_record.record_plan(status(), drift_record.CHECK, TARGET, "check-2", NOW)
-    running = DriftCheck(
-        **MADE_OF,
-        job="check-2",
-        number=2,
-        outcome="Running",
-        attempt=1,
-        started_at=format_time(NOW),
-    )
-    assert what == status(drift=replace(FOUND, check=running))
-    assert (
-        plan_record.record_plan(BundleStatus(), drift_record.CHECK, TARGET, "check-1", NOW)
-        .part(DriftStatus)
-        .check.number
-        == 1
-    )
-
-    waits = plan_record.set_message(what, drift_record.CHECK, "no node")
-    assert waits == status(drift=replace(FOUND, check=replace(running, message="no node")))
-    assert plan_record.set_message(waits, drift_record.CHECK, None) == what
-
-    said = status(drift=replace(FOUND, check=replace(running, message="no node", reason="x")))
-    made = drift_record.record_check_result(
-        said,
-        replace(
-            PLAN,
-            plan=replace(PLAN.plan, image="werf@sha256:1"),
-            missing_namespace="prod",
-            seal="seal-2",
-        ),
-        NOW + HOUR,
-        bound=False,
-    )
-    planned = replace(
-        running,
-        image="werf@sha256:1",
-        outcome="Planned",
-        made_at=format_time(NOW + HOUR),
-        bound=False,
-        id=made.part(DriftStatus).check.id,
-        revision=3,
-        operations=2,
-        seal="seal-2",
-    )
-    assert made == status(drift=replace(FOUND, check=planned))
 
 
 def test_a_check_has_the_id_of_a_plan_of_the_same() -> None:
@@ -791,13 +720,6 @@ def test_a_check_that_failed_tells_nothing() -> None:
     )
 
 
-def test_only_a_check_that_runs_is_broken_off() -> None:
-    running = status(drift=replace(FOUND, check=replace(CHECK, outcome="Running", number=7)))
-    after = drift_record.break_off_check(running)
-    assert after == status(drift=replace(FOUND, check=DriftCheck(number=7)))
-    assert drift_record.break_off_check(status()) == status()
-
-
 @pytest.mark.parametrize(
     ("asked", "left"),
     [
@@ -814,14 +736,6 @@ def test_only_a_check_that_runs_is_broken_off() -> None:
 )
 def test_what_nobody_asks_for_any_more_goes(asked: BundleSpec, left: BundleStatus) -> None:
     assert drift_record.switch_off_drift(status(), asked) == left
-
-
-def test_a_verdict_says_when_and_at_which_attempt() -> None:
-    noted = replace(FOUND, reason="Suspended", message="x", attempt=None)
-    after = judge(noted, EDITED)
-    assert after == replace(FOUND, checked_at=format_time(NOW + HOUR), found_job="check-9")
-    nothing = judge(FOUND)
-    assert (nothing.objects, nothing.count, nothing.attempt) == ((), None, 1)
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, ""), (2, " and 1 more"), (3, " and 2 more")])
@@ -845,13 +759,6 @@ def test_a_correction_that_succeeded_is_counted_with_its_objects() -> None:
     )
 
 
-def test_an_attempt_records_what_it_corrects() -> None:
-    what = status(drift=replace(FOUND, check=replace(CHECK, id="i")))
-    assert drift_record.record_correction(what, spec()).attempted == replace(
-        TRIED, plan="i", plan_job="check-1", correction=True
-    )
-
-
 def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     """A check since then, and what it found, was not."""
     approved = PlanStatus(job="plan-1", outcome="Planned", id="a", by="ann", seal="x")
@@ -868,23 +775,102 @@ def test_an_attempt_that_needed_an_approval_is_of_what_was_approved() -> None:
     assert drift_record.record_correction(what, asked).attempted.plan == "i"
 
 
-def test_the_mode_decides_what_is_kept_of_drift() -> None:
-    what = status()
-    assert drift_record.record_mode(what, spec(), "s", "v") == what
-    off = drift_record.record_mode(what, spec(DriftMode.OFF), "s", "v")
-    assert off == drift_record.switch_off_drift(what, spec(DriftMode.OFF))
-    hindered = drift_record.record_mode(what, spec(suspend=True), "s", "v")
-    assert hindered.part(DriftStatus).reason == "Suspended"
-    edited = drift_record.record_mode(what, spec(), "other", "v")
-    assert edited.part(DriftStatus).reason == "NotAsDeployed"
-    valued = drift_record.record_mode(what, spec(), "s", "other")
-    assert valued.part(DriftStatus).reason == "NotAsDeployed"
-    ignoring = spec(DriftMode.CORRECT, Ignored("ConfigMap", Globs(("*",))))
-    assert (
-        drift_record.record_mode(what, ignoring, "s", "v").part(DriftStatus).verdict == "NotDrifted"
+START = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
+
+
+@given(
+    uid=st.text(min_size=1, max_size=36),
+    interval=st.integers(900, 30 * 24 * 3600).map(float),
+    moment=st.floats(1.5e9, 4e9).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
+)
+def test_checks_are_in_whole_seconds_one_interval_apart(
+    uid: str, interval: float, moment: datetime
+) -> None:
+    rhythm = check_rhythm(uid, interval)
+    first = rhythm.after(moment)
+    assert moment < first <= moment + timedelta(seconds=interval)
+    assert first.microsecond == 0
+    assert rhythm.after(first) == first + timedelta(seconds=interval)
+    assert rhythm.after(first - timedelta(microseconds=1)) == first
+    assert rhythm.count(moment, first) == 1
+    assert rhythm.count(first, first) == 0
+    assert rhythm.count(first, first - timedelta(hours=1)) == 0
+    assert rhythm.count(moment, first + timedelta(seconds=3 * interval)) == 4
+
+
+def test_the_checks_of_three_hundred_bundles_are_spread_over_the_interval() -> None:
+    """No quarter of a minute of fifteen has more than a few of them."""
+    at = [check_rhythm(f"uid-{number}", 900.0).after(START) for number in range(300)]
+    quarters = [int((one - START).total_seconds() // 15) for one in at]
+    assert max(map(quarters.count, quarters)) <= 15
+
+
+def test_an_upgrade_moves_no_check() -> None:
+    assert check_rhythm("uid-1", 3600.0).phase == 3495
+
+
+def test_an_interval_of_less_than_a_second_is_one() -> None:
+    assert [check_rhythm("uid-1", interval).interval for interval in (0.0, 1.5)] == [1, 1]
+
+
+if TYPE_CHECKING:
+    from copyrator.bundles.engine.context import Context
+
+
+NONE = cast("Context", None)
+FEATURES = Features([ApprovalFeature(NONE), PreviewFeature(NONE), DriftFeature(NONE)], Memories())
+
+
+def needed_jobs(status: BundleStatus) -> set[str | None]:
+    return {*FEATURES.needed_jobs(status)} - {None}
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempted", "jobs"),
+    [
+        (PLANNED, Attempted(), {"shop-plan-1"}),
+        (replace(PLANNED, outcome="Running"), Attempted(), {"shop-plan-1"}),
+        (replace(PLANNED, outcome="Failed"), Attempted(job="d", plan_job="shop-plan-1"), set()),
+        (
+            replace(PLANNED, approved=ApprovedPlan(job="shop-plan-0")),
+            Attempted(outcome="Running", job="shop-deploy-1", plan_job="shop-plan-x"),
+            {"shop-plan-0", "shop-plan-1", "shop-deploy-1", "shop-plan-x"},
+        ),
+    ],
+)
+def test_secrets_are_kept_for_the_jobs_that_need_them(
+    plan: PlanStatus, attempted: Attempted, jobs: set[str]
+) -> None:
+    status = BundleStatus(attempted=attempted).with_part(plan).with_part(Baseline(job="base"))
+    assert needed_jobs(status) == jobs | {"base"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "jobs"), [("Running", {"preview", "check", "found"}), ("Planned", {"found"})]
+)
+def test_secrets_of_previews_and_checks_are_kept_while_they_run(
+    outcome: str, jobs: set[str]
+) -> None:
+    status = (
+        BundleStatus()
+        .with_part(PreviewPlan(job="preview", outcome=outcome))
+        .with_part(DriftStatus(check=DriftCheck(job="check", outcome=outcome), found_job="found"))
     )
+    assert needed_jobs(status) == jobs
 
 
-def test_a_correction_is_by_the_job_that_found_the_drift() -> None:
-    assert drift_record.correctable_job(status(), spec()) == "check-1"
-    assert drift_record.correctable_job(status(), spec(DriftMode.DETECT)) is None
+def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> None:
+    spec = parsed(bundle())
+    assert spec.part(DriftSpec) == DriftSpec()
+    assert not spec.uses(DriftSpec)
+    ignore = [{"kind": "Deployment", "name": "web-*"}, {"kind": "Secret"}]
+    drift = {"mode": "Correct", "interval": "15m", "ignore": ignore}
+    spec = parsed(bundle(drift=drift))
+    assert (spec.part(DriftSpec).mode, spec.part(DriftSpec).interval) == (DriftMode.CORRECT, 900.0)
+    (first, second) = spec.part(DriftSpec).ignore
+    assert (first.kind, first.names.matches("web-1"), first.names.matches("api")) == (
+        "Deployment",
+        True,
+        False,
+    )
+    assert second.names.matches("anything")

@@ -20,6 +20,7 @@ from copyrator.api.conditions import ConditionStatus, FurtherCondition
 from copyrator.api.keys import BundleKey
 from copyrator.api.kstatus import Status
 from copyrator.bundles.engine.context import BundleTiming
+from copyrator.bundles.features.health.fields import HealthMode, HealthSpec
 from copyrator.bundles.features.health.judge import (
     ALL_HEALTH_NAMESPACES,
     DECODERS,
@@ -34,11 +35,7 @@ from copyrator.bundles.features.health.judge import (
     overridden_label_fault,
 )
 from copyrator.bundles.features.health.reasons import HealthReason
-from copyrator.bundles.features.health.watcher import (
-    KINDS,
-    HealthTiming,
-    HealthWatcher,
-)
+from copyrator.bundles.features.health.watcher import KINDS, HealthTiming, HealthWatcher
 from copyrator.bundles.fields import parse_status
 from copyrator.bundles.jobs.identity import other_manager
 
@@ -83,8 +80,6 @@ def said(
 
 
 # --- objects ----------------------------------------------------------------------------------
-
-
 def decoded(annotations: Any, **metadata: Any) -> ObjectHealth:
     found = {"name": "web", "namespace": "apps", "resourceVersion": "7", "generation": 3}
     body = {"metadata": {**found, "annotations": annotations, **metadata}}
@@ -150,7 +145,6 @@ def test_a_newer_version_that_says_the_same_is_no_news() -> None:
 
 
 # --- the condition ----------------------------------------------------------------------------
-
 UNKNOWN, TRUE, FALSE = ConditionStatus.UNKNOWN, ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -330,8 +324,6 @@ def test_a_hundred_thousand_bad_objects_are_named_in_a_step() -> None:
 
 
 # --- scopes -------------------------------------------------------------------------------------
-
-
 def spaces(count: int) -> list[str]:
     return [f"team-{number:03}" for number in range(count)]
 
@@ -393,3 +385,8 @@ def test_a_place_is_reviewed_once_though_all_namespaces_are_wanted_meanwhile() -
 
     asked = simulate(story)
     assert asked == dict.fromkeys(["", *spaces(ALL_HEALTH_NAMESPACES)], 2 * len(KINDS))
+
+
+def test_health_is_off_unless_it_is_asked_for() -> None:
+    assert parsed(bundle()).part(HealthSpec).health is HealthMode.OFF
+    assert parsed(bundle(health="Watch")).part(HealthSpec).health is HealthMode.WATCH

@@ -283,15 +283,6 @@ def test_refused_attestations_are_named_where_there_is_nothing_better() -> None:
     assert "sha256:22" not in better.message
 
 
-def test_attestations_of_others_are_counted_where_there_is_nothing_better() -> None:
-    evidence = DeployedEvidence((), ("sha256:22: no",), others=2)
-    (found,) = find_objections(spec_of().part(PromotionSpec).attestations, evidence, WHAT, NOON)
-
-    assert found.text.endswith(
-        "attestation sha256:22: no; passed over: 2 attestations of other tools or predicate types"
-    )
-
-
 def test_incomplete_evidence_proves_nothing() -> None:
     found = verdict(says(), fault="the registry answers 500")
 
@@ -379,18 +370,6 @@ def test_nothing_passes_that_was_not_attested_lately_and_not_withdrawn_since(
             for one in newest
         )
         assert not any(one.withdrawn and NOON - one.issued_at <= week for one in newest)
-
-
-@given(st.lists(STATEMENTS, max_size=8), STATEMENTS, st.randoms())
-def test_a_withdrawal_more_never_promotes_and_neither_order_nor_copies_matter(
-    statements: list[DeployedStatement], more: DeployedStatement, chance: Any
-) -> None:
-    before = passes(statements)
-    shuffled = statements * 2
-    chance.shuffle(shuffled)
-
-    assert passes(shuffled) == before
-    assert before or not passes([*statements, replace(more, withdrawn=True)])
 
 
 @given(st.lists(STATEMENTS, max_size=6), st.integers(-400, 400), st.integers(0, 400))

@@ -300,18 +300,6 @@ def test_what_runs_already_passes() -> None:
     assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
 
 
-def test_its_verdict_changes_while_a_version_waits_for_it_by_the_status() -> None:
-    ours = GateStatus(name="promotion", state="Waiting")
-    others = (GateStatus(name="age", state="Waiting"), GateStatus(name="x", state="Passed"))
-    for found, waits in (
-        ((*others, ours), True),
-        ((replace(ours, state="Refused"),), True),
-        ((*others, replace(ours, state="Passed")), False),
-        ((), False),
-    ):
-        assert bool([*GATE.changes(spec_of(), BundleStatus(gates=found), NOTHING_FOUND)]) is waits
-
-
 def test_only_new_versions_and_requests_wait() -> None:
     assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
 

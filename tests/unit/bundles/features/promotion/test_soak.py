@@ -133,13 +133,6 @@ def running(minutes: float = 30) -> Bundle:
     return Bundle().deploy("1.1.0").later(minutes)
 
 
-def test_a_version_stands_from_its_successful_deploy() -> None:
-    bundle = Bundle().begin("1.1.0")
-    assert bundle.soak == []
-    assert bundle.end().soak == [("1.1.0", None, True)]
-    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(NOON)
-
-
 def test_a_part_of_a_second_does_not_count() -> None:
     bundle = Bundle(now=NOON + timedelta(milliseconds=1)).deploy("1.1.0")
     assert bundle.status.part(PromotionStatus).soak[0].since == format_time(
@@ -335,45 +328,6 @@ def test_what_no_clock_says_does_not_stand() -> None:
     assert valid_records([sound, replace(sound, digest=None)], NOON) == (sound,)
 
 
-@pytest.mark.parametrize(
-    ("breaks", "mends"),
-    [
-        (lambda b: b.hold("x"), lambda b: b.hold(None)),
-        pytest.param(
-            lambda b: b.condition("Drifted", "True"),
-            lambda b: b.condition("Drifted", "False"),
-            marks=NEEDS["Drifted"],
-        ),
-        pytest.param(
-            lambda b: b.condition("Healthy", "False"),
-            lambda b: b.condition("Healthy", "True"),
-            marks=NEEDS["Healthy"],
-        ),
-    ],
-    ids=["hold", "drift", "health"],
-)
-def test_it_stands_anew_when_it_is_well_again(breaks, mends) -> None:
-    bundle = mends(breaks(running()).later(5))
-    assert bundle.soak == [("1.1.0", None, True)]
-    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(
-        NOON + timedelta(minutes=35)
-    )
-    assert bundle.status.part(PromotionStatus).soak[0].broken_by is None
-
-
-def test_the_longest_stretch_counts_and_edited_values_begin_anew() -> None:
-    bundle = running().deploy("1.1.0").later(10).deploy("1.1.0").later(3)
-    assert bundle.soak == [("1.1.0", 30, True)]
-    assert bundle.deploy("1.2.0").soak == [("1.1.0", 30, False), ("1.2.0", None, True)]
-
-
-def test_evidence_stays_when_the_bundle_moves_up_and_goes_when_it_moves_down() -> None:
-    bundle = running().deploy("1.2.0").later(7).deploy("1.3.0").later(1)
-    assert bundle.soak == [("1.1.0", 30, False), ("1.2.0", 7, False), ("1.3.0", None, True)]
-    bundle.deploy("1.1.0").later(2)
-    assert bundle.soak == [("1.2.0", 7, False), ("1.3.0", None, False), ("1.1.0", 30, True)]
-
-
 def test_of_one_tag_a_digest_that_stood_before_is_down() -> None:
     bundle = Bundle().deploy("latest", "a").later(5).deploy("latest", "b").later(5)
     assert bundle.soak == [("latest", 5, False), ("latest", None, True)]
@@ -407,11 +361,6 @@ def test_a_gap_does_not_count() -> None:
     gap = Gap(NOON + timedelta(minutes=10), NOON + timedelta(minutes=25))
     bundle.around = replace(bundle.around, seen=SeenTime(gaps=(gap,)))
     assert bundle.begin("1.2.0").soak == [("1.1.0", 15, False)]
-
-
-def test_a_clock_that_is_set_back_gives_no_negative_time() -> None:
-    assert running().later(-90).begin("1.2.0").soak == [("1.1.0", 0, False)]
-    assert running().begin("1.2.0").later(-90).end().later(5).begin("1.3.0").soak[1][1] == 5
 
 
 def test_what_is_older_than_the_bundle_is_anothers() -> None:
@@ -452,13 +401,6 @@ def test_what_another_operator_deployed_may_be_down_as_well() -> None:
     bundle = Bundle().deploy("latest", "a").later(5).deploy("latest", "b").later(5)
     bundle.write(deployed=replace(bundle.status.deployed, digest=digest("a")))
     assert bundle.soak == [("latest", None, False), ("latest", 5, True)]
-
-
-def test_it_stands_anew_no_earlier_than_its_deploy_whatever_the_clock_says() -> None:
-    bundle = running().later(-40).hold("x").hold(None)
-    assert bundle.status.part(PromotionStatus).soak[0].since == format_time(NOON)
-    writes = bundle.writes
-    assert bundle.write().writes == writes
 
 
 FORGED = st.builds(

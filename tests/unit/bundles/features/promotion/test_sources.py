@@ -143,18 +143,6 @@ def fault(*entries: BundleEntry) -> str | None:
 
 
 @pytest.mark.needs("dependencies")
-def test_a_cycle_of_one_field_names_that_field() -> None:
-    x, y = bundle("x", depends_on=["y"]), bundle("y", depends_on=["x"])
-    said = "spec.dependsOn: is a cycle, a/x -> a/y -> a/x; remove one of these"
-    assert fault(x, y) == said
-    x, y = bundle("x", promoted_from=["y"]), bundle("y", promoted_from=["x"])
-    said = "spec.promoteFrom.bundles: is a cycle, a/x -> a/y -> a/x; remove one of these"
-    assert fault(x, y) == said
-    assert fault(bundle("x", depends_on=["y"]), bundle("y")) is None
-    assert fault(bundle("x", depends_on=["y"], promoted_from=["y"])) is None
-
-
-@pytest.mark.needs("dependencies")
 def test_a_cycle_of_both_fields_names_each_step() -> None:
     x, y = bundle("x", depends_on=["y"]), bundle("y", promoted_from=["x"])
     of = "is a cycle of dependsOn and promoteFrom: "

@@ -1,4 +1,7 @@
-"""The annotation pin is taken into the status; the history keeps what can be rolled back to."""
+"""The annotation pin is taken into the status, and the history keeps what it can name.
+
+The annotation skip-digests names what is never chosen.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import causes
-from tests.builders.bundles import bundle, parsed
+from tests.builders.bundles import bundle, parsed, refused
 from tests.replacing import replace
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -24,11 +27,12 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.schema import Packed
+from copyrator.api.text import member
 from copyrator.bundles.engine.bundle import BundleEntry, read_entry
 from copyrator.bundles.engine.conditions import update_pending
 from copyrator.bundles.engine.deciding import DeployReason, Evidence, finish
 from copyrator.bundles.features.rollback.feature import RollbackFeature
-from copyrator.bundles.features.rollback.fields import PinStatus, rollback_targets
+from copyrator.bundles.features.rollback.fields import PinStatus, RollbackSpec, rollback_targets
 from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.bundles.jobs.outcome import Ending
@@ -219,6 +223,13 @@ def test_the_oldest_attempt_that_is_no_target_goes_first() -> None:
     targets = [succeeded("3", C), succeeded("2", B), succeeded("1", A), succeeded("0", D)]
     assert after(targets + past) == ["9", "3", "2", "1", "0", *(f"f{at}" for at in range(5))]
     assert after(past + targets) == ["9", *(f"f{at}" for at in range(6)), "3", "2", "1"]
+    assert after([*past, *past, *targets[:3]]) == [
+        "9",
+        *(f"f{at}" for at in range(6)),
+        "3",
+        "2",
+        "1",
+    ]
     assert after([*past, targets[2], *targets]) == [
         "9",
         *(f"f{at}" for at in range(6)),
@@ -344,3 +355,34 @@ def test_a_pin_is_the_cause_of_the_first_attempt_at_its_version(
     wanted = replace(causes.WANTED, digest=digest, values_hash="w")
     found = causes.begun(entry, need, wanted, RollbackFeature(cast("Any", None)))
     assert causes.described(found) == cause
+
+
+NAME = "operator.werf.dev/skip-digests"
+
+
+def annotated(value: str | None) -> dict[str, Any]:
+    body = bundle()
+    body["metadata"]["annotations"] = {NAME: value}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ()),
+        (A, (A,)),
+        (f"{B},{A}", (A, B)),
+        (f"{B}, {A}", (A, B)),
+        (f"\n{B}\n{A},\n", (A, B)),
+        (f"{A},{A}", (A,)),
+    ],
+)
+def test_digests_are_read_in_any_layout(value: str | None, expected: tuple[str, ...]) -> None:
+    assert parsed(annotated(value)).part(RollbackSpec).skip_digests == expected
+
+
+def test_a_long_annotation_is_refused_in_few_words() -> None:
+    found = refused(annotated("x" * 250_000))
+    assert found.path == f"metadata.annotations{member(NAME)}"
+    assert "must have 1 to 20 digests" in found.message
+    assert len(found.message) < 300

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.builders.bundles import bundle, parsed
 from tests.unit.signatures.making import key, private_pem, public_pem
 from tests.unit.signatures.making_keyless import Sigstore
 from tests.unit.signatures.notary import make_ca
 
 from copyrator.api.object_refs import LocalObjectRef, ValuesKind
-from copyrator.api.verify import Cosign, Notation, VerifyEntry
+from copyrator.api.verify import Cosign, Notation, VerifyEntry, refs_of
 from copyrator.bundles.engine.gate import Refused, Waiting
 from copyrator.bundles.features.signatures import policy as trust
+from copyrator.bundles.features.signatures.fields import SignaturesSpec
 from copyrator.signatures.model import (
     SIGNATURE_KEYS,
     SIGNATURE_ROOT_BYTES,
@@ -184,14 +186,6 @@ def test_the_order_of_the_files_of_keys_does_not_matter() -> None:
     assert trust.combine_requirements([one]).key == trust.combine_requirements([other]).key
 
 
-def test_what_is_asked_has_its_requirements_faults_and_verdict() -> None:
-    wanted, blocked = SignatureRequirement("spec.verify", ENTRIES[:1]), Refused("x", "y")
-    asked = trust.combine_requirements([wanted], ["a fault"], blocked)
-    assert asked.requirements == (wanted,)
-    assert asked.faults == ("a fault",)
-    assert asked.blocked is blocked
-
-
 def test_without_a_requirement_nothing_is_asked() -> None:
     assert not trust.combine_requirements([])
 
@@ -204,3 +198,35 @@ def test_keys_are_bounded_over_all_entries() -> None:
     requirement, (fault,) = read(KEYS, VerifyEntry(cosign=Cosign(OTHER)), keys=many, more=many)
     assert len(requirement.entries) == 1
     assert fault == "spec.verify has 22 public keys; at most 20 are used"
+
+
+SECRET = {"kind": "Secret", "name": "keys"}
+CONFIG_MAP = {"kind": "ConfigMap", "name": "root"}
+BY_NAME = {"issuer": "https://i", "subjectPattern": ".+@x", "trustedRootFrom": CONFIG_MAP}
+
+
+def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
+    entries = [
+        {"cosign": {"keysFrom": SECRET}},
+        {"cosign": BY_NAME},
+        {"notation": {"caFrom": CONFIG_MAP, "subjects": ["*"], "tsaFrom": SECRET}},
+        {"notation": {"signingAuthorityFrom": SECRET, "subjects": ["C=US, ST=WA, O=x"]}},
+    ]
+    keys, root = (
+        LocalObjectRef("keys", ValuesKind.SECRET),
+        LocalObjectRef("root", ValuesKind.CONFIG_MAP),
+    )
+    found = parsed(bundle(verify={"anyOf": entries}))
+    by_authority = Notation(subjects=("C=US, ST=WA, O=x",), signing_authority_from=keys)
+    signers = (
+        VerifyEntry(cosign=Cosign(keys)),
+        VerifyEntry(cosign=Cosign(None, "https://i", ".+@x", root)),
+        VerifyEntry(notation=Notation(ca_from=root, subjects=("*",), tsa_from=keys)),
+        VerifyEntry(notation=by_authority),
+    )
+    assert found.part(SignaturesSpec) == SignaturesSpec(signers)
+    assert refs_of(signers) == (keys, root)
+
+
+def test_without_it_no_signature_is_asked_for() -> None:
+    assert parsed(bundle()).find(SignaturesSpec) is None

@@ -15,10 +15,9 @@ from tests.component.bundles.approvals import (
     lose,
     waits,
 )
-from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
+from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release, history
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.bundles.fake_werf import Werf
-from tests.component.bundles.features.drift.test_drift_corrections import check_now, history
 from tests.component.bundles.features.previews.promises.test_plans import asked_for_results
 from tests.component.bundles.fixture_types import Make, Run
 from tests.component.bundles.waiting import eventually, reconciled
@@ -34,12 +33,6 @@ PROMPT = {"limit": 2, "backoff": "1s"}
 @pytest.fixture
 def release(cluster: BundleCluster, werf: Werf) -> Release:
     return Release(cluster, werf)
-
-
-async def drifts(cluster: BundleCluster, release: Release, *changed: str) -> None:
-    """A check finds that others changed objects."""
-    release.changed += changed
-    await check_now(cluster, release)
 
 
 async def judged(release: Release) -> None:
@@ -69,7 +62,7 @@ async def test_a_correction_of_drift_asks_the_vendored_gate(
         registry.put_chart("app", "1.0.1", VENDORED)
         await waits(cluster, "DependencyNotReady")
 
-    await drifts(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
 
     await judged(release)
     await idle(operator)
@@ -117,11 +110,11 @@ async def test_a_bound_baseline_whose_secret_vanished_isnt_a_bound_baseline(
     WAYS[how](cluster, f"{first['job']}-operations")
     if by == "the next process":
         operator = await run(timer_interval=1.0)
-    await drifts(cluster, release)
+    await release.check_now()
     await eventually(lambda: cluster.status()["baseline"]["job"] != first["job"], "another one")
 
     assert not cluster.status()["baseline"].get("bound")
-    await drifts(cluster, release, OTHER)
+    await release.check_now(OTHER)
     await release.judged("True", "RenderedDifferently")
     await waits(cluster, outcome="Planned")
     await idle(operator)
@@ -140,7 +133,7 @@ async def test_with_its_secret_a_bound_baseline_is_put_back_unasked(
     await deployed(cluster)
     await release.in_sync()
 
-    await drifts(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
 
     await eventually(lambda: history(cluster)[0] == ("Succeeded", True), "it is corrected")
 
@@ -154,14 +147,14 @@ async def test_a_fight_with_another_controller_is_remembered_across_a_change_of_
     bundle(drift=CORRECT)
     operator = await run(timer_interval=1.0)
     await release.in_sync()
-    await drifts(cluster, release, *EDITED)
+    await release.check_now(*EDITED)
     await eventually(lambda: len(history(cluster)) > corrections)
     await operator.stop()
 
     for _ in range(3):
         operator = await run(timer_interval=1.0)
         await release.judged("True", "DriftRecurring")
-        await check_now(cluster, release)
+        await release.check_now()
         await idle(operator)
         await operator.stop()
 
