@@ -32,6 +32,7 @@ from copyrator.cli.bundles.rollback import (
 from copyrator.cli.core import waiting
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import ObjectOptions
+from copyrator.cli.core.output import Format
 from copyrator.kube.errors import ConflictError
 
 HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
@@ -361,6 +362,8 @@ async def test_a_value_that_was_refused_before_counts_again_and_the_pin_in_force
     server.operate()
     assert server.body["status"]["pin"]["digest"] == C
     assert None not in server.pins, "what the spec names would be deployed"
+    _, chosen = await _rollback(replace(options, shape=Format.JSON), "2")
+    assert chosen.digest == B
 
 
 async def test_a_version_that_the_operator_hasnt_seen_isnt_skipped() -> None:
