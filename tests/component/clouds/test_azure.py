@@ -359,7 +359,19 @@ def redirect(status: int, to: str) -> Callable[[Asked], Answer]:
         (redirect(307, "https://evil.example/oauth2/exchange"), InvalidResponse),
         (redirect(308, "/other"), InvalidResponse),
     ],
-    ids=str,
+    ids=[
+        "our token",
+        "deep",
+        "line breaks",
+        "long",
+        "a list",
+        "404",
+        "500",
+        "cut off",
+        "late",
+        "another host",
+        "another path",
+    ],
 )
 async def test_a_hostile_registry_learns_its_own_token_and_ends_its_own_login(
     cloud: Azure, answer: Callable[[Asked], Answer], kind: type[RegistryError]
