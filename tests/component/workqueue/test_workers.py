@@ -271,3 +271,13 @@ async def test_within_its_slice_a_task_is_not_interrupted() -> None:
     await part.pause()
     assert others == 1
     task.cancel()
+
+
+async def test_a_worker_that_is_cancelled_before_a_key_comes_ends(queue: WorkQueue[str]) -> None:
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    queue.add("a")  # before the first has noticed
+    assert await asyncio.wait_for(second, 60) == "a"
+    await asyncio.wait([first], timeout=60)
+    assert first.cancelled()
