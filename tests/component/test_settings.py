@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,6 +36,8 @@ def example(field: Setting) -> tuple[Any, Any]:
         case click.Choice():
             other = next(one for one in takes.choices if one != default_of(field))
             return other.value, other
+        case click.Path():
+            return "/ca.pem", Path("/ca.pem")
         case click.FloatRange():
             return 2592000.5, 2592000.5
         case click.IntRange():

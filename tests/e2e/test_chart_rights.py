@@ -137,7 +137,7 @@ SWITCHES: list[tuple[dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "rights"), SWITCHES, ids=str)
+@pytest.mark.parametrize(("values", "rights"), SWITCHES, ids=[str(one) for one, _ in SWITCHES])
 def test_a_switch_gives_its_rights_and_no_others(cluster, values, rights):
     usual = {name.replace("__", "."): value for name, value in WITHOUT.items()}
     before, after = (

@@ -220,6 +220,24 @@ async def test_lets_go_without_uninstalling(
     assert orphaned(operator) == 1
 
 
+async def test_a_namespace_that_goes_is_not_held_up(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    bundle()
+    await deployed(cluster)
+
+    namespace = "/api/v1/namespaces/team"
+    body = cluster.objects[namespace]
+    body["metadata"]["finalizers"] = ["kubernetes"]
+    cluster.drop(namespace)
+    delete(cluster)
+
+    await gone(cluster)
+    assert cluster.jobs("uninstall") == []
+    assert orphaned(operator) == 1
+
+
 @pytest.mark.parametrize("installed", [False, True])
 async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall(
     cluster: BundleCluster, run: Run, bundle: Make, installed: bool

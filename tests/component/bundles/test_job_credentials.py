@@ -181,6 +181,22 @@ async def test_a_failed_deploys_message_is_redacted_by_the_secret_that_the_opera
     assert message.endswith("<redacted> is wrong")
 
 
+async def test_a_job_that_vanished_leaves_no_secret(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    give(cluster, several(registry))
+    cluster.ends = None
+    bundle(auth="creds", retry={"limit": 2, "backoff": "1s"})
+    await run()
+    (job,) = await eventually(cluster.jobs)
+    name = job["metadata"]["name"]
+    cluster.ends = succeed
+    cluster.drop(path_of("jobs", name))
+    await eventually(lambda: f"{name}-login" not in secrets(cluster), "its Secret is deleted")
+    await deployed(cluster)
+    await eventually(lambda: not secrets(cluster))
+
+
 @pytest.mark.parametrize(
     "edit",
     [{"auth": "others"}, {"repo": None}],

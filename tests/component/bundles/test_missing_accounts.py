@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 from aiohttp import web
-from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.approvals import idle
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually
 from tests.component.kube.fake_api import error
@@ -15,11 +17,15 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.long import LONG
 from tests.replacing import replace
 
+from copyrator.api.keys import BundleKey
+from copyrator.api.text import parse_time
+
 Lacking = Callable[..., Awaitable[list[str]]]
 
 COUNT = 20 if LONG else 10
 INTERVAL = 1.5
 INTERVAL_OF_POLLS = 3600.0
+MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
@@ -96,6 +102,36 @@ async def test_all_bundles_of_an_account_deploy_when_it_has_come(
 
     await eventually(lambda: all(cluster.reason(n) == "Deployed" for n in names))
     assert len(registry.asked) == asked, "what the registry said an hour ago at most is enough"
+
+
+async def test_a_bundle_whose_look_another_one_took_waits_for_its_next_poll(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    for name in ("first", "second"):
+        bundle(name)
+        if name == "first":
+            timing = replace(TIMING, account_recheck=MINUTE.total_seconds() / 2)
+            operator = await run(timing=timing, timer_interval=INTERVAL_OF_POLLS)
+        await eventually(lambda: cluster.reason(name) == "ServiceAccountMissing")  # noqa: B023
+    await idle(operator)
+    operator.passed += MINUTE
+    cluster.change("bundles", "second", spec={"version": "1.0.*"})
+    await eventually(lambda: cluster.status("second").get("observedGeneration") == 2)
+    await idle(operator)
+
+    first = BundleKey(TEAM, "first")
+    operator.queue.add(first)  # its time has come, too
+    await idle(operator)
+
+    due = operator.scheduler.due(first)
+    announced = parse_time(cluster.status("first")["nextPollAt"])
+    assert due is not None
+    assert announced is not None
+    moment = operator.now() + timedelta(seconds=due - operator.monotonic())
+    # The two clocks are read one after the other, and the status has whole seconds.
+    late = ((moment - announced).total_seconds() + 0.1) % INTERVAL_OF_POLLS
+    assert late < 1.2, "the other one looks"
 
 
 async def test_where_accounts_may_not_be_read_any_more_each_bundle_says_so(

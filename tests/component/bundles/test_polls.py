@@ -132,6 +132,28 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
     assert len(cluster.runs) == 1
 
 
+async def test_a_poll_that_was_pending_when_the_spec_was_refused_is_made_anew(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.gate = asyncio.Event()
+    bundle()
+    operator = await run(registry_seconds=600.0)
+    await eventually(lambda: registry.in_flight)
+    cluster.change("bundles", "shop", spec={"version": "neither a tag nor a range"})
+    await eventually(lambda: cluster.reason() == "InvalidSpec")
+    registry.gate.set()
+    await eventually(lambda: not registry.in_flight)
+    await idle(operator)
+    digest = registry.put("app", "1.0.0", "another")
+    operator.let_pass(timedelta(minutes=1))
+
+    cluster.change("bundles", "shop", spec={"version": "1.0.0"})
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert cluster.status()["deploy"]["digest"] == digest
+    assert len(cluster.runs) == 1, "not by the answer from before, and then by a new one"
+
+
 async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.approvals import annotate
 from tests.component.bundles.conftest import Operator
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.bundles.fixture_types import TIMING, Make, Run
 from tests.component.bundles.waiting import eventually, polled
 from tests.component.oci.fake_registry import FakeRegistry, digest_of
@@ -82,6 +82,22 @@ async def test_edited_values_are_deployed_with_what_is_deployed(
     assert len(cluster.runs) == 2
 
 
+async def test_edited_values_that_fail_are_tried_again_with_what_is_deployed(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    digest, _ = await deployed()
+    registry.untag("app", "1.0.1")
+    await says(cluster, "WouldDowngrade", 1)
+
+    cluster.ends = fail
+    edit_values(cluster)
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    cluster.ends = succeed
+
+    await eventually(lambda: cluster.reason() == "WouldDowngrade", cluster.message())
+    assert last_tag(cluster) == f"1.0.1@{digest}"
+
+
 async def test_a_request_deploys_what_is_deployed_once_more(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
@@ -145,6 +161,21 @@ async def test_a_request_before_the_first_version_has_its_answer(
     assert cluster.status()["lastHandledRequest"] == "again"
 
 
+async def test_a_version_that_the_spec_no_longer_takes_is_not_deployed_again(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    _, operator = await deployed()
+    cluster.change("bundles", "shop", spec={"version": "2.*"})
+    await says(cluster, "NoMatchingVersion", 1)
+
+    edit_values(cluster)
+    annotate(cluster, requestedAt="now")
+
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await polled(operator, registry)
+    await says(cluster, "NoMatchingVersion", 1)
+
+
 async def test_a_request_waits_for_a_registry_that_does_not_answer(
     cluster: BundleCluster, registry: FakeRegistry, deployed: Any
 ) -> None:
@@ -188,6 +219,22 @@ async def test_a_request_has_its_answer_where_the_bundle_names_what_is_missing(
     await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
     assert "lastHandledRequest" not in cluster.status()
     assert cluster.reason() == reason
+
+
+async def test_a_request_waits_while_the_bundle_is_suspended(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    _, operator = await deployed()
+    registry.manifests.pop(("app", "1.0.1"))
+    cluster.change("bundles", "shop", spec={"suspend": True})
+    await says(cluster, "Suspended", 1)
+
+    annotate(cluster, requestedAt="now")
+    await polled(operator, registry)
+    assert "lastHandledRequest" not in cluster.status()
+
+    cluster.change("bundles", "shop", spec={"suspend": False})
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
 
 
 async def test_a_request_is_answered_by_a_newer_poll_than_the_one_in_flight(

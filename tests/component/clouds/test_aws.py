@@ -465,6 +465,12 @@ async def test_a_refusal_says_what_to_do(amazon: Cloud, what: str) -> None:
         ),
         (
             "sts",
+            sts_refused(403, "RegionDisabledException", "x"),
+            IdentityRefused,
+            "activate STS in eu-central-1",
+        ),
+        (
+            "sts",
             sts_refused(400, "SignatureDoesNotMatch", "Signature expired: 1 is now earlier than 2"),
             IdentityRefused,
             "set the clock",
@@ -713,3 +719,7 @@ async def test_the_public_registry_is_read_by_tokens_of_its_own_token_server(
     credential = Credential(cloud=CloudIdentity(PUBLIC, "team", "werf"))
     assert await client.digest(Repository(host, "alias/app"), "1.0.0", credential) == digest
     assert guard.scopes == ["repository:alias/app:pull"]
+
+    amazon.roles[arn].actions = ("ecr-public:*",)
+    with pytest.raises(IdentityRefused, match="and sts:GetServiceBearerToken on"):
+        await amazon.login(amazon.account(arn), PUBLIC)

@@ -236,6 +236,18 @@ async def test_keys_that_entra_cannot_read_are_the_issuers(cloud: Azure) -> None
     assert f"let {issuer} be reachable" in message
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (53003, f"(AADSTS53003): see https://{LOGIN}/error?code=53003"),
+        (500011, "register the resource provider Microsoft.ContainerRegistry"),
+    ],
+)
+async def test_another_refusal_leads_to_its_code(cloud: Azure, code: int, said: str) -> None:
+    cloud.entra.faults = [entra_error(code, "access_denied")]
+    assert (await cloud.fault(IdentityRefused, cloud.account())).endswith(said)
+
+
 async def test_throttling_is_a_pause_of_the_length_that_entra_asks_for(cloud: Azure) -> None:
     cloud.entra.faults = [Answer(429, {"error": "x"}, {"Retry-After": "17"})]
     with pytest.raises(RateLimited) as caught:
@@ -339,13 +351,27 @@ def redirect(status: int, to: str) -> Callable[[Asked], Answer]:
         (lambda _: Answer(200, '{"refresh_token":' * 5_000), InvalidResponse),
         (lambda _: Answer(200, {"refresh_token": "a\r\nb: c"}), InvalidResponse),
         (lambda _: Answer(200, b"x" * 10_000_000), InvalidResponse),
+        (lambda _: Answer(200, ["x"]), InvalidResponse),
+        (lambda _: Answer(404, "no"), InvalidResponse),
         (lambda _: Answer(500, "no"), RegistryUnreachable),
         (lambda _: Answer(is_cut=True), RegistryUnreachable),
         (lambda _: Answer(delay=4), RegistryUnreachable),
         (redirect(307, "https://evil.example/oauth2/exchange"), InvalidResponse),
         (redirect(308, "/other"), InvalidResponse),
     ],
-    ids=str,
+    ids=[
+        "our token",
+        "deep",
+        "line breaks",
+        "long",
+        "a list",
+        "404",
+        "500",
+        "cut off",
+        "late",
+        "another host",
+        "another path",
+    ],
 )
 async def test_a_hostile_registry_learns_its_own_token_and_ends_its_own_login(
     cloud: Azure, answer: Callable[[Asked], Answer], kind: type[RegistryError]

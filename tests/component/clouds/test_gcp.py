@@ -369,6 +369,7 @@ async def test_a_name_that_no_server_resolves_holds_no_thread_of_the_event_loop(
     [
         Answer(200, "a-project"),  # of no metadata server of Google
         Answer(302, "", {"Location": "http://evil.example/", "Metadata-Flavor": "Google"}),
+        Answer(200, "<b>" * 10, {"Metadata-Flavor": "Google", "Content-Type": "application/text"}),
         Answer(is_cut=True),
         Answer(delay=30.0),
     ],

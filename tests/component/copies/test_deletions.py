@@ -364,9 +364,10 @@ async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, 
     ("path", "answer"),
     [
         ("/api/v1/configmaps", error(404, "NotFound")),  # as while its API server starts
+        ("/api/v1/configmaps", error(500, "InternalError")),
         ("/api/v1/namespaces", error(500, "InternalError")),
     ],
-    ids=["kind gone for a moment", "namespaces"],
+    ids=["kind gone for a moment", "kind", "namespaces"],
 )
 async def test_a_deleted_rule_waits_for_a_view_of_its_copies_and_of_namespaces(
     cluster, copied, path, answer

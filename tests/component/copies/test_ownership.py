@@ -475,3 +475,18 @@ async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, anot
     assert all("PartialObjectMetadata" in seen.headers["Accept"] for seen in reads)
     cluster.gone("secrets", "target", "app")
     await until(lambda: ready(cluster, "rule") == "Synced")
+
+
+@pytest.mark.parametrize("timing", [CopyTiming(reread=1.0)], ids=["one second"])
+async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(cluster, copied):
+    for text in ("forged", "forged again"):
+        edit(cluster, data={"key": text})
+        await until(lambda: cluster.objects[PLACE]["data"] == DATA)
+
+
+async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    make_rule(cluster, "rule", by_name("app", onConflict="Overwrite"))
+    await until(lambda: reason(cluster) == "Synced")
+    assert cluster.copies("configmaps", "app") == [TEAM]
+    assert watched(operator) == []

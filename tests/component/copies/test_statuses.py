@@ -556,3 +556,17 @@ async def test_rules_onto_each_others_sources_are_named_as_a_loop(
     start = f"the object is the source of the rule {HOME}/second, and is never overwritten"
     await until(lambda: any(one.startswith(start) for one in said("first")), f"{said('first')}")
     assert any(whole in one for one in said("first")) == loop
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ({"name": "app"}, "there is no ConfigMap app in home"),
+        ({"selector": {"matchLabels": {"a": "b"}}}, "no ConfigMap in home matches a=b"),
+    ],
+)
+async def test_a_missing_source_is_a_failure_whatever_the_targets(cluster, operator, source, says):
+    spec = {"source": {"kind": "ConfigMap", **source}, "targets": {"namespaces": ["tem-*"]}}
+    make_rule(cluster, "rule", spec)
+    await until(lambda: reason(cluster) == "SourceNotFound")
+    assert says in ready_of(cluster)["message"]

@@ -402,7 +402,8 @@ async def test_a_tenants_reads_that_hang_hold_up_nobody_else(cluster, crowdable)
     assert len(lists) <= TENANT_READS
 
 
-async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster, served):
+@pytest.mark.usefixtures("crowdable")
+async def test_a_rule_of_a_selector_that_is_watched_needs_no_place(cluster):
     await crowded(cluster)
     tenant_rule(cluster, "shares", selecting(synced(cluster)[0]))
     await until(lambda: status(cluster, "shares").get("sources") == 1, "its source is known")
@@ -419,3 +420,28 @@ async def test_a_tenant_takes_no_target_from_a_trusted_rule(cluster, served):
     await until(lambda: status(cluster, "rule").get("copies", {}).get("conflicts") == 1)
     copy = cluster.found("secrets", "target", "app")
     assert copy["metadata"]["annotations"][names.ANN_RULE] == f"{HOME}/trusted"
+
+
+@pytest.mark.usefixtures("narrow", "crowdable")
+async def test_named_sources_that_share_a_watch_are_counted_too(cluster):
+    names = [f"named-{number}" for number in range(12)]
+    for name in names:
+        sized(cluster, name, size=30_000)
+        only = {"kind": "ConfigMap", "name": name}
+        tenant_rule(cluster, name, {"source": only, "targets": {"namespaces": ["target"]}})
+
+    def without_room():
+        return [name for name in names if "no memory for" in message(cluster, name)]
+
+    await until(lambda: len(without_room()) == 6, "six fit, six don't")
+    fit = [name for name in names if name not in without_room()]
+    await until(lambda: all(ready(cluster, name) == "Synced" for name in fit), "six are served")
+    fits = fit[0]
+    cluster.gone("copyrators", TENANT, fits)
+    await until(lambda: len(without_room()) == 5, "one of them fits now")
+    for name in names:
+        if name != fits:
+            cluster.gone("copyrators", TENANT, name)
+    sized(cluster, "whole", size=190_000)
+    tenant_rule(cluster, "whole", selecting("whole"))
+    await until(lambda: ready(cluster, "whole") == "Synced", "nothing else is counted any more")

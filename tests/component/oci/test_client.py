@@ -545,6 +545,7 @@ SAID = {
     errors(message=""): "(DENIED)",
     '{"errors": [{"code": "A", "message": "first"}, {"code": "B"}]}': "(A: first)",
     '{"errors": [{"status": 403, "message": "by Artifactory"}]}': "(403: by Artifactory)",
+    '{"errors": ["a text"]}': "(a text)",
     '{"details": "incorrect username or password"}': "(incorrect username or password)",
     '{"error": "invalid_grant", "error_description": "expired"}': "(invalid_grant: expired)",
     '{"error": "a sentence of GitLab"}': "(a sentence of GitLab)",
@@ -562,6 +563,8 @@ SAID = {
 }
 NOT_REPEATED = {
     "a web page": "<html><p>Please log in</p></html>",
+    "no object": "[1]",
+    "no errors": '{"errors": []}',
     "no text": '{"errors": [{"code": {}, "message": ["x"]}]}',
     "a deep one": "[" * 10_000,
     "a long one": errors(message="x" * 20_000),

@@ -503,6 +503,22 @@ async def test_no_more_than_a_number_run_at_a_time() -> None:
     assert most == CLOUD_CALLS
 
 
+async def test_threads_that_cant_be_started_hold_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of processes of the pod."""
+
+    def refuse(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    ours = new_calls()
+    with monkeypatch.context() as patched, working_for("a"):
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(CLOUD_CALLS):
+            with pytest.raises(IdentityUnavailable, match="no thread"):
+                await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60)
+    with working_for("a"):
+        assert await asyncio.wait_for(ours.run(Provider.AWS, lambda: 1), 60) == 1
+
+
 def test_the_end_of_the_process_doesnt_wait_for_one_that_hangs() -> None:
     code = """
 import asyncio, threading, time

@@ -20,7 +20,7 @@ from tests.long import LONG
 from copyrator.metrics import Metrics
 from copyrator.oci import auth
 from copyrator.oci.auth import TOKEN_CHARACTERS, Credential
-from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
+from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError, RegistryUnreachable
 from copyrator.oci.exchange import Repository
 from copyrator.oci.tags import TAG_LIST_TAGS
 from copyrator.oci.transport import (
@@ -152,6 +152,19 @@ async def test_slow_pages_of_one_namespace_leave_room_for_others_long_pages(
     for task in slow:
         task.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
+
+
+async def test_a_long_page_waits_for_others_twice_as_long_as_for_its_registry(
+    registry: FakeRegistry, dripping: list[FakeRegistry]
+) -> None:
+    registry.client = registry_client(1.0)
+    lists = (registry.client.tags(one.app, None, ignore) for one in dripping)
+    async with asyncio.timeout(30):
+        faults = await asyncio.gather(*lists, return_exceptions=True)
+
+    texts = sorted(str(fault).partition(" ")[2] for fault in faults)
+    assert texts.count("its tag list waits for other long ones; it is requested again later") >= 2
+    assert all(isinstance(fault, RegistryUnreachable) for fault in faults)
 
 
 async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(

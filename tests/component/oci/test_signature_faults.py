@@ -455,7 +455,7 @@ async def test_a_tag_that_the_registry_takes_for_the_digest_is_no_list(
 
 
 @pytest.mark.parametrize("suffix", ["", ".sig"])
-@pytest.mark.parametrize("body", ['{"manifests": 1}', "[", '{"layers": {}}'])
+@pytest.mark.parametrize("body", ['{"manifests": 1}', "[", TOO_LONG], ids=range(3))
 async def test_a_tag_that_cannot_be_used_is_named(
     signed: SignedRegistry, suffix: str, body: str
 ) -> None:

@@ -29,6 +29,7 @@ from tests.signature_layout import (
 )
 
 from copyrator.oci.auth import Credential
+from copyrator.oci.errors import InvalidResponse
 from copyrator.oci.signatures import SignatureFinder
 from copyrator.signatures.model import Artifact, Found, SignatureFormat
 
@@ -211,6 +212,22 @@ async def test_the_artifact_is_read_where_head_does_not_describe_it(signed: Sign
 
     assert found.artifact == Artifact(signed.digest, IMAGE_TYPE, len(signed.bundle))
     assert len(signed.asked) == 5
+
+
+async def test_an_artifact_without_content_type_has_the_type_it_names(
+    signed: SignedRegistry,
+) -> None:
+    signed.fault = answering(200, signed.bundle.decode(), Content_Type="text/plain")
+    signed.fault_at = f"/manifests/{signed.digest}"
+
+    assert (await signed.find()).artifact.media_type == IMAGE_TYPE
+
+
+async def test_an_artifact_that_is_no_manifest_is_refused(signed: SignedRegistry) -> None:
+    signed.untagged["team/app", digest_of(b"{}")] = b"{}"
+
+    with pytest.raises(InvalidResponse, match="isn't a manifest"):
+        await signed.finder.find(signed.app, digest_of(b"{}"), None)
 
 
 async def test_the_credential_is_used_and_does_not_go_to_another_host(

@@ -190,6 +190,16 @@ async def test_a_digest_of_any_algorithm_among_the_tags_spoils_nothing(
     assert all(len(tag) <= 128 for tag in found)
 
 
+@pytest.mark.parametrize("tag", ["a" * 129, "1.0." + "0" * 128, "sha512:" + "g" * 128])
+async def test_another_text_that_is_too_long_for_a_tag_makes_the_list_invalid(
+    registry: FakeRegistry, tag: str
+) -> None:
+    registry.fault = pages(page("1.0.0", tag))
+
+    with pytest.raises(InvalidResponse, match="an invalid tag list"):
+        await registry.tags()
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

@@ -14,7 +14,7 @@ from copyrator.api.bundle_spec import CA_BYTES
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import Repository, TlsVerification
-from copyrator.oci.transport import SslContextCache
+from copyrator.oci.transport import CA_CONTEXTS, SslContextCache
 
 
 @pytest.fixture
@@ -88,6 +88,14 @@ async def test_equal_trust_gives_the_same_object(authorities: list[bytes]) -> No
     )
     assert await contexts.of(TlsVerification()) is await contexts.of(TlsVerification())
     assert await contexts.of(TlsVerification(verify=False, ca=authorities[0])) is False
+
+
+async def test_few_are_kept(authorities: list[bytes]) -> None:
+    contexts = SslContextCache()
+    for i in range(CA_CONTEXTS + 5):
+        await contexts.of(TlsVerification(ca=authorities[0] + b"\n" * i))
+
+    assert len(contexts._ready) == CA_CONTEXTS
 
 
 async def test_without_a_ca_the_systems_are_trusted() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import TagNotFound
@@ -125,6 +126,27 @@ async def test_every_kind_of_request_has_its_own_scope_and_memory_is_bounded(
     kept = [(one.header or "", one.challenge) for one in grants.by_kind.values()]
     sent = "".join(header + said.realm + said.service + said.scope for header, said in kept)
     assert grants.size == len(sent) < 2000
+
+
+async def test_a_token_that_is_forbidden_for_another_reason_is_renewed_once(
+    scoped: ScopedRegistry,
+) -> None:
+    """What is sent without it is refused as well, so it isn't of another scope, but may be old."""
+    scoped.scopes = {}
+    await counts(scoped, 1)
+    scoped.fault, scoped.fault_at = answering(403), "/referrers/"
+    url = scoped.app.referrers_url("sha256:" + "0" * 64)
+    for expected, tokens in ((4, 1), (1, 0), (1, 0)):
+        before, known = len(scoped.asked), scoped.count("GET", "/token")
+        assert await scoped.client.referrers(scoped.app, url, ALICE) is None
+        assert len(scoped.asked) - before == expected
+        assert scoped.count("GET", "/token") - known == tokens
+
+
+async def test_polls_at_once_get_a_token_for_each_scope(scoped: ScopedRegistry) -> None:
+    """Twenty Bundles of one repository."""
+    await asyncio.gather(*(poll(scoped, f"1.0.{i}") for i in range(20)))
+    assert scoped.count("GET", "/token") == 2
 
 
 async def test_a_permission_that_was_given_later_renews_the_token_of_each_scope(

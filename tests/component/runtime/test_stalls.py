@@ -190,3 +190,9 @@ async def test_nothing_is_left_when_it_is_taken_off():
     meter.uninstall()
     meter.uninstall()
     assert asyncio.Handle._run is before
+
+
+async def test_time_that_passes_without_work_is_no_stall(seen):
+    await in_a_task(time.sleep, 0.05)
+    await asyncio.sleep(0.05)
+    assert seen == []

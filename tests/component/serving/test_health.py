@@ -83,3 +83,8 @@ async def test_a_taken_port_is_one_clear_error() -> None:
 async def test_stopping_twice_is_no_error(server: HealthServer) -> None:
     await server.stop()
     await server.stop()
+
+
+async def test_not_ready_is_still_live(server: HealthServer) -> None:
+    server.ready.add("rules", lambda: "not listed yet")
+    assert (await get(server, "/healthz"))[0] == 200

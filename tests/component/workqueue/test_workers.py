@@ -291,3 +291,13 @@ async def test_tasks_that_share_a_slice_have_one_in_all_before_others_run() -> N
         others.append(steps)
     assert steps == 160
     assert max(after - before for before, after in itertools.pairwise(others)) <= 3
+
+
+async def test_a_worker_that_is_cancelled_before_a_key_comes_ends(queue: WorkQueue[str]) -> None:
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    queue.add("a")  # before the first has noticed
+    assert await asyncio.wait_for(second, 60) == "a"
+    await asyncio.wait([first], timeout=60)
+    assert first.cancelled()

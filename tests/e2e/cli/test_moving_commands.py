@@ -191,14 +191,15 @@ def test_migrate_prints_rules_for_what_trust_manager_and_secretgen_copy(stage, w
     )
     result = stage.result(f"migrate --trust-namespace {stage.home}")
     assert result.exit_code == 0, result.output
-    assert "# NOTE: useDefaultCAs can't be carried over" in result.stdout
-    assert "# NOTE: the JKS trust store can't be carried over" in result.stdout
+    assert "can't be carried over" not in result.stdout
     documents = [one for one in yaml.safe_load_all(result.stdout) if one]
     composed, copied = sorted(
         (one["spec"] for one in documents if word in json.dumps(one)),
         key=lambda one: "source" in one,
     )
-    (entry,) = composed["sources"]
+    public, entry = composed["sources"]
+    assert public["defaultCAs"] is True
+    assert "| jks" in json.dumps(composed["template"])
     assert (entry["kind"], entry["namespace"], entry["name"]) == ("ConfigMap", stage.home, word)
     assert copied["source"] == {"kind": "Secret", "namespace": other, "name": word}
     assert copied["targets"] == {"namespaces": [team]}

@@ -113,6 +113,10 @@ def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied
     assert f"Targets: {word}-*\n" in said
     assert "Copies: 2 desired: 2 ready, 0 failed, 0 in conflict, 0 pending\n" in said
     until(lambda: SYNCED.search(stage.types(f"describe rule {stage.home}/{word}")), "Events")
+    found = json.loads(stage.types(f"describe rule {stage.home}/{word} -o json"))
+    assert found["object"]["metadata"]["name"] == word
+    assert {event["involvedObject"]["name"] for event in found["events"]} <= {word, stage.home}
+    assert found["events"]
 
 
 def takes_no_secret(stage, full):

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 from tests.builders.other_tools import COPIES
-from tests.e2e.copies.conftest import copying, encoded, restart
+from tests.e2e.copies.conftest import copying, deploy, encoded, restart
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 
@@ -67,3 +68,28 @@ def test_adopt_takes_other_tools_copies_over_with_one_update_and_without_their_m
     user.delete("copyrators", stopped.namespace, word)
     user.wait_gone("copyrators", stopped.namespace, word)
     assert [user.get("secrets", place, word) for place in places] == [None] * len(places)
+
+
+def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
+    cluster, api, user, namespace, word, tmp_path
+):
+    kinds = ("ConfigMap", "Role.rbac.authorization.k8s.io")
+    with deploy(cluster, tmp_path / "operator.log", kinds) as operator:
+        source, target = namespace("source"), namespace(f"{word}-t")
+        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+        user.create("roles", source, word, rules=rules)
+        marks = {"annotations": {"replicator.v1.mittwald.de/replicated-from-version": "1"}}
+        path = f"{user.path('roles', target)}?fieldManager=kubernetes-replicator"
+        api.create(path, {"metadata": {"name": word, **marks}, "rules": rules})
+        spec = copying(source, word, kind="Role", onConflict="Adopt")
+        operator.start()
+        user.rule(operator.namespace, word, spec)
+        user.wait_ready(operator.namespace, word)
+        found = user.get("roles", target, word)
+        assert found["rules"] == rules
+        assert not marks["annotations"].keys() & found["metadata"]["annotations"].keys()
+        assert operator.stop() == 0
+        since = restart(operator, user, word)
+        late = namespace(f"{word}-late")
+        until(lambda: user.get("roles", late, word), "the late namespace is served")
+        assert [e for e in operator.writes(since) if e.namespace == target] == []

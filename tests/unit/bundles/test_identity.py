@@ -15,6 +15,7 @@ from copyrator.bundles.jobs.identity import (
     Hash,
     ValuesHash,
     job_name,
+    release_metadata,
     spec_hash,
 )
 from copyrator.copies.seal.sealing import Sealer
@@ -89,6 +90,16 @@ def test_only_metadata_that_reaches_the_release_counts() -> None:
     assert spec_hash(SPEC, {"team": "x"}, {"operator.werf.dev/requestedAt": "now"}) == plain
     assert spec_hash(SPEC, {"app.kubernetes.io/part-of": "x"}, {}) != plain
     assert spec_hash(SPEC, {}, {"argocd.argoproj.io/x": "y"}) != plain
+
+
+def test_release_metadata_takes_the_three_prefixes_in_stable_order() -> None:
+    found = {"b": "1", "argocd.argoproj.io/x": "2", "app.k8s.io/y": "3", "app.kubernetes.io/z": "4"}
+
+    assert list(release_metadata(found)) == [
+        "app.k8s.io/y",
+        "app.kubernetes.io/z",
+        "argocd.argoproj.io/x",
+    ]
 
 
 def test_a_bundle_without_values_has_no_hash() -> None:

@@ -18,6 +18,7 @@ from copyrator.bundles.jobs.outcome import (
     checked_ending,
     ending_of,
     excuse_lost_access,
+    exit_code,
     read_job,
 )
 from copyrator.bundles.jobs.pod import JobKind
@@ -266,6 +267,27 @@ def test_an_ending_has_its_reason_its_sentence_its_revision_and_its_code(
     of: JobRecord, pods: list[dict[str, Any]], expected: Ending
 ) -> None:
     assert ending_of(of, pods) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "code"),
+    [
+        ([], None),
+        ([{}], None),
+        ([{"status": None}], None),
+        ([pod(login=1)], None),
+        ([waiting("ImagePullBackOff")], None),
+        ([CUT], None),
+        ([pod(terminated={"exitCode": "7"}, code=7)], None),
+        ([pod(0)], 0),
+        ([pod(11)], 11),
+        ([pod(10), pod(137), pod(11)], 11),
+    ],
+)
+def test_the_exit_code_is_that_of_werfs_container_in_the_newest_pod(
+    pods: list[dict[str, Any]], code: int | None
+) -> None:
+    assert exit_code(pods) == code
 
 
 @pytest.mark.parametrize(

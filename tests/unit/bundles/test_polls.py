@@ -133,6 +133,12 @@ def test_bundles_that_share_a_query_count_once() -> None:
     assert choose("app", 60.0, [*same, *others]) == first
 
 
+def test_other_intervals_do_not_count() -> None:
+    first = choose("app", 60.0)
+
+    assert choose("app", 60.0, [Rhythm(90.0, first.phase, "x"), Rhythm(90.0, 1.0, "app")]) == first
+
+
 @pytest.mark.parametrize("interval", [7.5, 60.0, 600.0, 86400.0])
 def test_after_a_restart_each_is_asked_when_its_status_says(interval: float) -> None:
     before, after = spread(500, interval), list[Rhythm]()
@@ -316,6 +322,16 @@ def pinned(reason: str) -> BundleStatus:
     [
         (status(), WISH, True),
         (status("Quarantined"), WISH, True),
+        (
+            status(
+                "DeployFailed",
+                attempted=replace(
+                    status().attempted, outcome=Outcome.FAILED, reason="DeployFailed"
+                ),
+            ),
+            WISH,
+            True,
+        ),
         (status(), replace(WISH, generation=3), False),
         (status(), replace(WISH, spec_hash="t"), False),
         (status(), replace(WISH, values_hash=None), False),

@@ -88,6 +88,15 @@ def test_a_report_is_one_sentence(report: DeployReport, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("revision", "read"), [(1, 1), (0, None), (-1, None), (2**63 - 1, 2**63 - 1), (2**63, None)]
+)
+def test_a_revision_is_a_number_that_a_status_can_hold(revision: int, read: int | None) -> None:
+    report = parse_report(json.dumps({"status": "deployed", "revision": revision}))
+
+    assert report == DeployReport("deployed", read)
+
+
+@pytest.mark.parametrize(
     ("log", "tail"),
     [
         ("x" * MAX_LOG_TAIL, "x" * MAX_LOG_TAIL),

@@ -222,6 +222,13 @@ def test_other_spellings_and_what_nobody_reads_are_withheld(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["WERF_SET_a", "WERF_SET_FILENAME", "WERF_SET_STRING_FILE_1", "WERF_ADD_LABEL_FILE_1"]
+)
+def test_members_of_harmless_families_pass(name: str) -> None:
+    assert passes(name)
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("a=b", True),

@@ -211,3 +211,12 @@ def test_without_a_record_nothing_before_counts() -> None:
     seen.seen(body("other", STAMP), 100)
     assert seen.seen_time is None
     assert held(seen, 200).seen_time == SeenTime(at(200.75), (), at(200))
+
+
+def test_nobody_has_a_webhook_where_nobody_holds_it() -> None:
+    seen = lease()
+    assert seen.holders_webhook is None
+    free = body("")
+    free["metadata"]["annotations"] = {names.ANN_WEBHOOK: "http://other"}
+    seen.seen(free, 1)
+    assert seen.holders_webhook is None

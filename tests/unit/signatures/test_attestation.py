@@ -236,6 +236,10 @@ REFUSED: dict[str, tuple[Callable[[], Signature], str]] = {
     ),
     "a cluster that is no uid": (_predicate(cluster="a b"), "the predicate's cluster isn't a uid"),
     "a reason of two lines": (_predicate(reason="a\nb"), "reason isn't a line of 200 characters"),
+    "a number of a thousand digits": (
+        _text('"seconds":', '"seconds": 1%s, "x":' % ("0" * 1000)),
+        "the statement is not valid JSON",
+    ),
     "nested too deeply": (
         lambda: by_hand(b'{"predicate":' + b"[" * 4000 + b"]" * 4000 + b"}"),
         "the statement",

@@ -242,6 +242,7 @@ BUNDLES: dict[str, tuple[Any, str]] = {
         bundle(MINE, dsseEnvelope=None, messageSignature={"signature": "AAAA"}),
         _OF_A_BLOB,
     ),
+    "no content": (bundle(MINE, dsseEnvelope=None), "the bundle has no DSSE envelope"),
     "another media type": (
         bundle(MINE, mediaType="m" * 120),
         (

@@ -190,6 +190,18 @@ def test_slots_go_round_between_groups(groups: list[tuple[str, int]]) -> None:
     simulate(main)
 
 
+async def test_a_limit_keeps_nothing_of_those_that_gave_up() -> None:
+    limit = FairLimit(each=1, together=1)
+    await limit.acquire("a")
+    waiting = [asyncio.create_task(limit.acquire(group)) for group in "abc"]
+    await asyncio.sleep(0)
+    assert len(limit) == 3
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert len(limit) == 1
+
+
 async def test_work_for_no_tenant_has_no_limit() -> None:
     limit = FairLimit(each=1, together=1)
     async with asyncio.timeout(60), limit.slot("a"), limit.slot(None), limit.slot(None):

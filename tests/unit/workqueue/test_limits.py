@@ -234,3 +234,21 @@ def test_a_place_that_is_left_to_one_being_cancelled_goes_to_the_next() -> None:
         return [task.cancelled() for task in tasks], limit.in_flight, limit.waiting
 
     assert simulate(run) == ([True, True, False], 0, 0)
+
+
+def test_who_is_cancelled_in_the_line_or_inside_leaves_no_place_taken() -> None:
+    async def run(loop: SimulatedLoop) -> tuple[int, int]:
+        limit = fixed(loop, 1)
+
+        async def client() -> None:
+            async with limit.slot():
+                await asyncio.sleep(1)
+
+        tasks = [asyncio.create_task(client()) for _ in range(5)]
+        await asyncio.sleep(0.5)
+        for task in tasks[:3]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return limit.in_flight, limit.waiting
+
+    assert simulate(run) == (0, 0)

@@ -523,3 +523,16 @@ def test_a_removed_key_is_not_called_back(
     at_zero.now = 2
     assert scheduler.fire_due() == 0
     assert scheduler.next_due() is None
+
+
+def test_a_key_that_becomes_due_while_in_work_waits_for_done(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("a")
+    assert queue.poll() == "a"
+    queue.add_after("a", 1, Priority.URGENT)
+    clock.now += 2
+    assert queue.poll() is None
+    queue.add("b")
+    queue.done("a")
+    assert drain(queue) == ["a", "b"]

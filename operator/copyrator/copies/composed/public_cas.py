@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from copyrator.copies.template.filters import read_certificates
 from copyrator.copies.template.scope import Meter, PublicCAs, TemplateError
 
 FILE_BYTES: Final = 1_048_576
@@ -19,6 +18,9 @@ def read_public_cas(path: Path) -> PublicCAs:
     Raises:
         TemplateError: it can't be used.
     """
+    # Only who has such a rule loads Jinja2 with it.
+    from copyrator.copies.template.filters import read_certificates  # noqa: PLC0415
+
     try:
         if path.exists() and not path.is_file():
             raise TemplateError(f"{path} isn't a file")  # opening a pipe would wait for its writer

@@ -48,7 +48,8 @@ def jks(certificates: Certificates, password: str) -> bytes:
         parts += [_utf("X.509"), struct.pack(">I", len(der)), der]
     body = b"".join(parts)
     secret = password.encode("utf-16-be")
-    return body + hashlib.sha1(secret + b"Mighty Aphrodite" + body).digest()  # noqa: S324
+    check = hashlib.sha1(secret + b"Mighty Aphrodite" + body, usedforsecurity=False)
+    return body + check.digest()
 
 
 def pkcs12(certificates: Certificates, password: str) -> bytes:

@@ -20,6 +20,7 @@ from copyrator.bundles.features.rollback.pin import take_pin
 from copyrator.bundles.fields import BundleDefaults
 from copyrator.cli.bundles.rollback import (
     _announce,
+    _rollback,
     _skip,
     _unpin,
     _unskip,
@@ -31,6 +32,7 @@ from copyrator.cli.bundles.rollback import (
 from copyrator.cli.core import waiting
 from copyrator.cli.core.faults import Fault
 from copyrator.cli.core.objects import ObjectOptions
+from copyrator.cli.core.output import Format
 from copyrator.kube.errors import ConflictError
 
 HERE, OTHER = "registry.example.com/app", "registry.example.com/other"
@@ -180,6 +182,8 @@ class Server:
 
     def __init__(self, found: Any) -> None:
         self.body = found
+        self.pins: list[str | None] = []
+        """What the operator has seen as pinned."""
         self.rivals = 0
         """Writes of others that come before ours."""
 
@@ -211,6 +215,7 @@ class Server:
         entry = read_entry(self.body, BundleDefaults())
         assert isinstance(entry.spec, BundleSpec)
         found = take_pin(entry.annotations, entry.spec, entry.status, datetime.now(UTC))
+        self.pins.append(found.part(PinStatus).digest)
         self.body = {**self.body, "status": found.to_dict()}
 
     def options(self) -> ObjectOptions:
@@ -336,6 +341,29 @@ async def test_a_tag_has_the_newest_digest_that_the_operator_has_seen(
 
 
 # --- unpin ----------------------------------------------------------------------------------------
+
+
+async def test_a_value_that_was_refused_before_counts_again_and_the_pin_in_force_stays_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    past = [one.to_dict() for one in status(*THREE).past]
+    server = Server(body(READY, history=past[1:]))
+    for value in (f"2@{B}", f"3@{C}"):
+        annotations = {"annotations": {"operator.werf.dev/pin": value}}
+        await server.patch(None, "", "", {"metadata": annotations})
+        server.operate()
+    assert server.body["status"]["pin"]["refused"]
+    server.body["status"]["history"] = past
+    options: Any = server.options()
+    found, chosen = await _rollback(options, "3")
+    assert chosen.digest == C
+    assert found["metadata"]["annotations"] == {"operator.werf.dev/pin": f"3@{C}"}
+    server.operate()
+    assert server.body["status"]["pin"]["digest"] == C
+    assert None not in server.pins, "what the spec names would be deployed"
+    _, chosen = await _rollback(replace(options, shape=Format.JSON), "2")
+    assert chosen.digest == B
 
 
 async def test_a_version_that_the_operator_hasnt_seen_isnt_skipped() -> None:

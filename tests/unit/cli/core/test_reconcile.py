@@ -14,9 +14,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from copyrator.cli import cli
-from copyrator.cli.core import output, waiting
+from copyrator.cli.core import output, reconcile, waiting
 from copyrator.cli.core.cluster import Target
 from copyrator.cli.core.faults import Fault
+from copyrator.cli.core.objects import ObjectReference
 
 
 def bundle(ready: tuple[str, str], update: tuple[str, str, str], **status: str) -> dict[str, Any]:
@@ -143,6 +144,43 @@ def test_a_suspended_bundle_is_not_waited_for(
     assert len(server.patches) == meanwhile, "nothing is left to be done later"
 
 
+class Refusing(Server):
+    """Its operator can't handle a request yet."""
+
+    async def patch(self, *asked: Any, **more: Any) -> dict[str, Any]:
+        found = await super().patch(*asked, **more)
+        (token,) = self.patches[-1]["metadata"]["annotations"].values()
+        found["status"]["lastFailedRequest"] = token
+        return found
+
+
+@pytest.mark.parametrize(
+    ("ready", "update", "said"),
+    [
+        (
+            ("True", "Deployed"),
+            FROZEN,
+            f"waits: Frozen: {FROZEN[2]}. The request stays, and is handled then",
+        ),
+        (
+            ("False", "TagNotFound"),
+            ("False", "TagNotFound", ""),
+            "isn't ready; status TagNotFound: fine. The request stays, and is handled when the cau",
+        ),
+    ],
+    ids=["a gate", "a fault"],
+)
+def test_why_a_request_isnt_handled_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, ready: Any, update: Any, said: str
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK", 0.0)
+    server = Refusing(bundle(ready, update))
+    monkeypatch.setattr(Target, "connect", lambda _: server.connect())
+    result = CliRunner().invoke(cli, ["reconcile", "bundle", "apps/shop"], env={"COLUMNS": "300"})
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: bundle apps/shop {said}")
+
+
 async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,3 +190,21 @@ async def test_what_is_begun_and_does_not_end_in_time_is_said_to_go_on(
     said = "bundle apps/shop didn't finish within 0.01 s; its status is Deploying: fine"
     with pytest.raises(Fault, match=said):
         await waiting.wait(client, "bundles", deploys, 0.01, lambda _: True, busy=lambda _: True)
+
+
+async def test_several_objects_are_suspended_in_the_order_in_which_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def one(_client: object, _what: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"metadata": {"namespace": namespace, "name": name, "generation": 1}}
+
+    async def set_suspend(_client: object, what: str, body: Any, *, value: bool) -> Any:
+        return body, f"{what} {body['metadata']['name']}: {value}"
+
+    monkeypatch.setattr(reconcile, "one", one)
+    monkeypatch.setattr(reconcile, "set_suspend", set_suspend)
+    target = SimpleNamespace(connect=Server().connect, locate=Target(namespace_option="a").locate)
+    wanted = [ObjectReference("rules", "x"), ObjectReference("bundles", "b/y")]
+    options: Any = {"target": target, "what": "rules", "wanted": [*wanted, wanted[0]]}
+    await reconcile._set_all(**options, every=False, value=True, timeout=0, shape=None)
+    assert capsys.readouterr().out.splitlines() == ["rules x: True.", "bundles y: True."]

@@ -60,6 +60,12 @@ def test_a_role_has_the_names_of_its_namespace_and_no_more_verbs_than_a_watch_ne
     }
 
 
+def test_a_whole_kind_has_no_names() -> None:
+    whole = replace(GRANT, sources=(*GRANT.sources, Granted(SECRETS, "infra", "")))
+    secrets, _ = roles(whole)["infra"]
+    assert secrets == {"apiGroups": [""], "resources": ["secrets"], "verbs": VERBS}
+
+
 def test_all_bears_its_label_and_only_a_token_without_an_end_is_in_a_secret() -> None:
     labels = {one["metadata"]["labels"]["copyrator.flant.com/remote"] for one in GRANT.all}
     assert labels == {"infra.edge"}

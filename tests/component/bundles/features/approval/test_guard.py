@@ -633,3 +633,20 @@ async def test_autorollback_is_withheld_where_the_deployed_versions_hooks_are_no
     assert (found["rollbackWithheld"], found["rolls back"]) == (why, False)
     found = await edited(cluster, 2, env={"WERF_ENV": "c"})
     assert (found.get("rollbackWithheld"), found["rolls back"]) == (None, True)
+
+
+async def test_autorollback_is_withheld_where_the_deployed_plan_may_not_be_read(
+    cluster: BundleCluster, werf: Werf, start: Run, bundle: Make
+) -> None:
+    operator = await start()
+    bundle(approval=ALWAYS, autoRollback=True)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await operator.stop()
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    await start()
+
+    found = await edited(cluster, 2, env={"WERF_ENV": "b"})
+
+    assert "as its plan can't be read: secrets is forbidden" in found["rollbackWithheld"]
+    assert not found["rolls back"]

@@ -26,8 +26,9 @@ from tests.component.bundles.approvals import (
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, fail
 from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.fixture_types import TIMING, Make, Run
-from tests.component.bundles.waiting import eventually
+from tests.component.bundles.waiting import eventually, polled
 from tests.component.kube.fake_api import Answer, error
+from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.bundles.engine.context import BundleTiming
 from copyrator.bundles.features.approval.permissions import ReviewTiming
@@ -372,4 +373,24 @@ async def test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_
     assert attempted["message"] == f"create: Pod/bad failed: {SAID} list secrets in team"
     assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": TEAM}]
     assert DENIED in cluster.status()["lastError"]["logTail"]
+    assert cluster.asked == []
+
+
+async def test_operations_that_can_not_be_read_back_are_tried_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    found = await waits(cluster)
+    await operator.stop()
+    secret = f"{found['job']}-operations"
+    lose(cluster, "secrets", secret)
+    cluster.permits = everything
+    cluster.asked.clear()
+    operator = await run(timer_interval=1.0)
+    reads = lambda: [one for one in cluster.seen if one.path.endswith(secret)]  # noqa: E731
+    await eventually(lambda: len(reads()) >= 1)
+    await polled(operator, registry)
+    await idle(operator)
+    assert len([one for one in reads() if one.verb == "get"]) == 1
     assert cluster.asked == []

@@ -463,3 +463,23 @@ async def test_a_newer_version_that_comes_with_drift_is_planned(
     approve(cluster, newer)
     await deployed(cluster, version="1.1.0")
     assert history(cluster) == [("Succeeded", False), ("Succeeded", False)]
+
+
+async def test_a_missing_account_is_named(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+) -> None:
+    bundle(drift=HOURLY)
+    operator = await run()
+    await release.in_sync()
+    checks = release.checks
+    lose(cluster, "serviceaccounts", "werf")
+    operator.let_pass(AN_HOUR)
+    found = await release.judged("Unknown", "ServiceAccountMissing")
+    assert "ServiceAccount team/werf" in found["message"]
+    assert release.checks <= checks + 1
+    cluster.put_object("serviceaccounts", "werf")
+    operator.let_pass(AN_HOUR)
+    await release.in_sync()

@@ -406,3 +406,18 @@ async def test_drift_and_health_are_told_beside_a_suspension(
     await is_paused(cluster, "True", by, "Deployed: 1.0.0")
     await eventually(lambda: condition(cluster, "Drifted") == ("Unknown", by))
     assert condition(cluster, "Healthy") == ("True", "Healthy")
+
+
+async def test_it_is_kept_after_a_restart_without_the_permission_to_watch_jobs(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """Then a status is written before anything is watched for the Bundle."""
+    bundle(health="Watch")
+    deployment(cluster, ready=0, late=True)
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == BAD)
+    await operator.stop()
+    cluster.refuse("list", "/jobs", 403, "you may not")
+    await run()
+    await eventually(lambda: cluster.reason() == "Forbidden")
+    assert healthy(cluster) == BAD

@@ -270,6 +270,19 @@ async def test_a_secret_that_cant_be_written_anew_doesnt_end_the_job(
     assert len(cluster.runs) == 1
 
 
+async def test_once_the_pod_runs_that_a_renewal_failed_is_no_fault(
+    cluster: BundleCluster, cloud: Cloud, begin: Callable[..., Any]
+) -> None:
+    """It has mounted the former one."""
+    operator, _ = await waiting(cluster, cloud, begin)
+    cloud.rotate()
+    cluster.refuse("create", "/secrets", 409)
+    operator.let_pass(timedelta(minutes=21))
+    await after(operator, lambda: "its login can't be renewed" in cluster.message())
+    cluster.put_pod(cluster.jobs()[0], {"running": {}})
+    await after(operator, lambda: cluster.reason() == "Deploying")
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 async def test_a_death_at_any_write_of_a_renewal_leaves_a_job_that_is_deployed(
     stage: Stage, cloud: Cloud, number: int
@@ -522,6 +535,31 @@ async def test_that_a_token_expired_in_mid_job_isnt_the_versions_fault(
     assert (expiry in attempted["message"]) is late
     assert (REMEDY in attempted["message"]) is not late or restarted
     assert attempted["failures"] == 0
+
+
+@pytest.mark.needs("approval")
+@pytest.mark.parametrize(
+    ("life", "text"),
+    [(-1, "the next Job gets a new one"), (60, REMEDY)],
+    ids=["expired", "refused"],
+)
+async def test_a_plan_whose_pull_is_refused_says_why_and_is_made_again(
+    cluster: BundleCluster,
+    cloud: Cloud,
+    begin: Callable[..., Any],
+    werf: Werf,
+    life: int,
+    text: str,
+) -> None:
+    """Where the token had expired also without retries."""
+    cloud.life = timedelta(seconds=life)
+    werf.says = lambda job, nonce: (1, f"{REFUSED}\n")
+    await begin(approval=ALWAYS, retry={"limit": int(life > 0)})
+    await eventually(lambda: cluster.status().get("plan", {}).get("outcome") == "Failed")
+    plan = cluster.status()["plan"]
+    assert text in plan["message"]
+    assert (plan["reason"] == "TokenExpired") is (life < 0)
+    assert plan["nextRetryAt"]
 
 
 async def test_without_the_permission_nothing_is_deployed_and_the_status_says_what_helps(

@@ -229,12 +229,15 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     assert (again["number"], again["job"] != seen["job"]) == (2, True)
 
 
-async def test_a_preview_whose_job_is_deleted_or_refused_says_so(
+async def test_a_preview_without_values_or_whose_job_is_deleted_or_refused_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
     werf.holds_plans = True
-    bundle(suspend=True)
+    bundle(suspend=True, values="values")
     operator = await run()
+    ask(cluster, "1.*", "first")
+    assert "ConfigMap team/values" in (await answered(cluster, "first"))["message"]
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     ask(cluster, "1.*")
     await eventually(lambda: cluster.jobs("plan"))
     lose(cluster, "jobs", cluster.runs[0])
@@ -316,3 +319,16 @@ async def test_previews_of_any_bundle_are_restricted_and_say_what_the_deploy_has
         r"spec.job.podAnnotations.vault\.hashicorp\.com/agent-inject, which the deploy gets"
     )
     assert cluster.status()["deployed"] == status["deployed"]
+
+
+async def test_a_paused_bundle_has_no_preview(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(metadata={"annotations": {"operator.werf.dev/disable-autoupdate": "true"}})
+    ask(cluster, "1.*")
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert (cluster.runs, registry.asked) == ([], [])
+    annotate(cluster, **{"disable-autoupdate": None})
+    await answered(cluster)

@@ -58,10 +58,12 @@ async def test_a_version_waits_for_its_evidence_and_the_next_one_for_its_own(
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
     """Also a first install; what is deployed isn't asked about again."""
-    trust(cluster)
     first = registry.put("app", "1.0.0", "one")
     bundle("production", version="1.*", promoteFrom=promoted_by({"soak": "24h"}))
     await run(timer_interval=0.5)
+    message = await waits(cluster, "VerificationUnavailable")
+    assert "ConfigMap team/staging-keys doesn't exist" in message
+    trust(cluster)
     message = await waits(cluster, "NotPromoted")
     assert message.endswith("has no evidence from the environment staging that counts")
     assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")

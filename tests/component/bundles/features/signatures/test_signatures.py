@@ -340,3 +340,25 @@ async def test_a_bundle_whose_updates_are_off_sends_no_request_to_the_registry(
     assert [one for one in registry.asked[asked:] if "/app/" in one[1]] == []
     assert len(cluster.jobs("drift") + cluster.jobs("plan")) == planned
     assert "lastHandledRequest" not in cluster.status()
+
+
+async def test_the_gauge_counts_what_runs_and_is_not_trusted(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, trust: Callable[..., None]
+) -> None:
+    """It is what the alert CopyratorBundleUntrusted fires by."""
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    bundle(verify=VERIFY)
+    operator = await run(timer_interval=3600.0, timing=replace(TIMING, poll_retry=3600.0))
+    await deployed(cluster)
+
+    def untrusted() -> float | None:
+        operator.controller.publish()
+        return operator.metrics.registry.get_sample_value("copyrator_bundles_untrusted")
+
+    assert untrusted() == 0
+    trust("P-256 second")
+    await eventually(lambda: condition(cluster, "Verified")[0] == "False")
+    await eventually(lambda: untrusted() == 1, "it is counted")
+    trust("P-256")
+    await eventually(lambda: condition(cluster, "Verified")[0] == "True")
+    await eventually(lambda: untrusted() == 0, "it is counted no longer")

@@ -88,6 +88,7 @@ def _in_a_directory() -> bytes:
         (_in_a_directory, "a header in it contradicts itself"),
         (lambda: _patched(100, b"0040644\0"), "a header in it contradicts itself"),
         (lambda: _patched(508, b"tar\0"), "a header in it is of an unknown form"),
+        (lambda: _patched(148, b"x", checksum=False), "a header in it has no number where one"),
         (lambda: gzip.compress(b"") * 20, "it is packed in too many parts"),
         (_many_files, "it has more than 5000 files"),
         (lambda: _links(tarfile.SYMTYPE), "shop/a in it is a link, a device"),

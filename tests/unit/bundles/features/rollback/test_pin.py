@@ -386,3 +386,4 @@ def test_a_long_annotation_is_refused_in_few_words() -> None:
     assert found.path == f"metadata.annotations{member(NAME)}"
     assert "must have 1 to 20 digests" in found.message
     assert len(found.message) < 300
+    assert "isn't a digest; write each as sha256:" in refused(annotated("1.0.0")).message
