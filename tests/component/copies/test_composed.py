@@ -387,6 +387,7 @@ async def test_the_public_cas_are_those_of_a_file_that_is_read_at_the_start(clus
         message = ready_of(cluster, "r")["message"]
         assert f"sources.public: the public CAs: {file} can't be read: No such file" in message
         assert "set --default-cas-file" in message
+        assert not [one for one in cluster.of("get") if one.path.endswith("/configmaps/cas")]
         file.write_text(ended + old)
         await until(lambda: bundle() == ended + old + mine)
         await until(lambda: reason(cluster, "r") == "Synced")

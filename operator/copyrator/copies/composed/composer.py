@@ -704,15 +704,15 @@ class Composer:
             ComposeError, ApiError: as `held`.
         """
         check(composition)
+        if composition.default_cas:
+            async with self._reading_cas:
+                composition.public_cas = await self._default_cas(composition.default_cas[0])
         left = [COMPOSED_BYTES]
         found = await asyncio.gather(
             *(self._read_one(part, name, left) for part, name, _ in composition.headers())
         )
         check(composition)  # what was read may be refused
         bodies = dict(filter(None, found))
-        if composition.default_cas:
-            async with self._reading_cas:
-                composition.public_cas = await self._default_cas(composition.default_cas[0])
         entries: dict[str, Entry] = dict.fromkeys(composition.default_cas, composition.public_cas)
         for part in composition.parts:
             mine = [bodies[part.key(name)] for name in part.found() if part.key(name) in bodies]
