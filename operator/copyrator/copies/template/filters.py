@@ -56,7 +56,7 @@ from copyrator.copies.template.scope import (
 if TYPE_CHECKING:
     from cryptography import x509
 
-# One of Debian's public CAs has a negative one; who reads the warning can't change it.
+# cryptography warns of a negative one, which a public CA of Debian has and no user can change.
 warnings.filterwarnings("ignore", "Parsed a serial number")
 
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
