@@ -62,9 +62,23 @@ def inject(cluster, path, body):
     cluster.write(path, {**body, "data": {**body["data"], **INJECTED}}, "injector")
 
 
+def normalise(cluster, path, body):
+    cluster.write(path, {**body, "data": {"key": body["data"]["key"].upper()}}, "normaliser")
+
+
+def remove(cluster, path, body):
+    cluster.write(path, {**body, "data": {}}, "remover")
+
+
 def relabel(cluster, path, body):
     labels = {**body["metadata"]["labels"], "team": "theirs"}
     cluster.write(path, {**body, "metadata": {**body["metadata"], "labels": labels}}, "labeller")
+
+
+def unmark(cluster, path, body):
+    labels = {**body["metadata"]["labels"]}
+    del labels[names.LABEL_MANAGED_BY]
+    cluster.write(path, {**body, "metadata": {**body["metadata"], "labels": labels}}, "unmarker")
 
 
 def unseal(cluster, path, body):
@@ -85,9 +99,12 @@ def delete(cluster, path, _body):
 
 CHANGES = {
     "a key is added": (inject, r"the field manager injector changes data.ca-bundle\.crt"),
+    "a value is normalised": (normalise, "the field manager normaliser changes data.key"),
+    "a key is removed": (remove, "removes data.key"),
     "a label is changed": (relabel, "the field manager labeller changes metadata.labels.team"),
     "the copy is deleted": (delete, "another client deletes it"),
     "the copy is replaced": (replace, "the field manager other-tool"),
+    "our label is removed": (unmark, r"removes metadata.labels.app\.kubernetes\.io/managed-by"),
     "the seal is changed": (unseal, "unsealer changes metadata.annotations"),
 }
 
