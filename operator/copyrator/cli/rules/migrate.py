@@ -346,8 +346,9 @@ def bundle_rules(body: Body, trust_namespace: str) -> list[MigratedRule]:
     sources, parts, remarks = _sources(spec.get("sources") or (), trust_namespace)
     target = spec.get("target") or {}
     listed = f"[{', '.join(parts)}]"
-    stores = dict(_stores(target.get("additionalFormats") or {}, listed))
-    if (target.get("additionalFormats") or {}).get("pkcs12", {}).get("password"):
+    formats = target.get("additionalFormats") or {}
+    stores = dict(_stores(formats, listed))
+    if (formats.get("pkcs12") or {}).get("password"):
         remarks.append(_NOT_ENCRYPTED)
     found: list[MigratedRule] = []
     for place, (kind, data) in _TARGETS.items():

@@ -314,6 +314,12 @@ def test_an_empty_selector_of_namespaces_is_every_namespace(selector):
     assert isinstance(parse_rule(one.manifest("copyrator")), RuleSpec)
 
 
+def test_formats_that_are_null_add_nothing():
+    target = {"configMap": {"key": "a"}, "additionalFormats": {"jks": None, "pkcs12": None}}
+    (one,) = bundle_rules(bundle(SOURCES[1:2], **target), "trust")
+    assert "binaryData" not in one.spec["template"]
+
+
 def test_a_bundle_without_targets_or_spec_has_no_rule():
     assert bundle_rules({"metadata": {"name": "x"}}, "trust") == []
 

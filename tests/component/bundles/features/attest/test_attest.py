@@ -311,13 +311,17 @@ async def test_a_key_that_is_trusted_for_signatures_attests_nothing(
     assert registry.pushes == []
 
 
-async def test_the_operators_key_is_for_the_environments_of_the_settings(
-    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
-) -> None:
+def set_operators_key(cluster: BundleCluster) -> None:
     cluster.namespace("kube-system")
     cluster.namespace("default")
     data = {"key.pem": b64encode(private_pem()).decode()}
     cluster.object("secrets", "default", "copyrator-attest-key", data=data)
+
+
+async def test_the_operators_key_is_for_the_environments_of_the_settings(
+    cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
+) -> None:
+    set_operators_key(cluster)
     digest = registry.put("app", "1.0.0", "one")
     attest = {"environment": "staging", "keyFrom": {"operator": True}}
     bundle("staging", attest=attest)
@@ -485,10 +489,7 @@ async def test_what_was_recorded_under_another_name_is_not_signed_with_the_opera
     cluster: BundleCluster, registry: AttestedRegistry, run: Run, bundle: Make
 ) -> None:
     """Nobody lists the name, so it is free with a key of one's own, and with no other."""
-    cluster.namespace("kube-system")
-    cluster.namespace("default")
-    data = {"key.pem": b64encode(private_pem()).decode()}
-    cluster.object("secrets", "default", "copyrator-attest-key", data=data)
+    set_operators_key(cluster)
     digest = registry.put("app", "1.0.0", "one")
     bundle("staging", attest=ATTEST | {"environment": "other"})
     await run(timer_interval=90000.0, attest_environments=(("staging", "team"),))
