@@ -98,16 +98,17 @@ async def test_status_condition_metric_and_event(cluster, operator):
         {**where, "commonName": "soon", **period(soon)},
         {**where, "commonName": "late", **period(late)},
     ]
-    assert metric(operator) == soon.timestamp()
+    # the status is stored before its writer has the answer
+    await until(lambda: metric(operator) == soon.timestamp(), "the metric")
     await until(lambda: told(operator) == ["CertificateExpiring"], "an Event")
     before = reads(cluster)
     tls(cluster, certificate("new", late))
     await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "renewed")
     assert shown(cluster) == ["new"]
-    assert metric(operator) == late.timestamp()
+    await until(lambda: metric(operator) == late.timestamp(), "the metric follows")
     cluster.object("secrets", HOME, "tls", type="kubernetes.io/tls", data={"tls.crt": b64("x")})
     await until(lambda: condition(cluster) is None and not shown(cluster), "none is left")
-    assert metric(operator) is None
+    await until(lambda: metric(operator) is None, "the metric goes")
     assert told(operator) == ["CertificateExpiring"]
     assert reads(cluster) == before
 

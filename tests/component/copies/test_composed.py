@@ -422,7 +422,7 @@ async def test_the_public_cas_are_those_of_a_file_that_is_read_at_the_start(clus
 def test_a_public_ca_with_a_negative_serial_number_is_no_line_in_the_log(tmp_path):
     """Debian has one; cryptography warns of it on the standard error."""
     content = bytearray(ssl.PEM_cert_to_DER_cert(certificate("a")))
-    content[content.index(bytes.fromhex("a00302010202")) + 7] |= 0x80
+    content[content.index(bytes.fromhex("a00302010202")) + 7] = 0x80
     (tmp_path / "cas.crt").write_text(ssl.DER_cert_to_PEM_cert(bytes(content)))
     code = "from pathlib import Path; from copyrator.copies.composed.public_cas import *"
     code += "; read_public_cas(Path('cas.crt'))"

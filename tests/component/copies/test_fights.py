@@ -251,6 +251,7 @@ async def test_fights_are_counted_in_a_metric_until_they_end(contested, running,
         return running.metrics.registry.get_sample_value("copyrator_copies_contested")
 
     await copied(contested, running, clock)
+    await clock.passes(running, 60)  # with slow answers it takes more than a second
     await until(lambda: value() == 1, seconds=10)
     contested.answer = None
     await clock.passes(running, 700)
