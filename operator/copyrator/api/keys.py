@@ -1,13 +1,14 @@
 """Keys of the work queue.
 
-Frozen dataclasses, not tuples: ``RuleKey("a", "b")`` must never equal ``BundleKey("a", "b")``,
-because both are in the same queue.
+Structs, not tuples: ``RuleKey("a", "b")`` must never equal ``BundleKey("a", "b")``, because both
+are in the same queue. A write looks its key up some forty times, so the hash is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 
 class ObjectName(NamedTuple):
@@ -34,8 +35,7 @@ class ReleaseKey(NamedTuple):
         return f"{self.namespace}/{self.name}" + (f" in {self.server}" if self.server else "")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RuleKey:
+class RuleKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Reconcile one CopyratorRule: its sources, bindings, finalizer and status."""
 
     namespace: str
@@ -45,8 +45,7 @@ class RuleKey:
         return f"rule/{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class CopyKey:
+class CopyKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Reconcile one target object: every rule's request for it against the live object.
 
     ``kind`` is the resource's key, ``secrets`` or ``roles.rbac.authorization.k8s.io``.
@@ -60,8 +59,7 @@ class CopyKey:
         return f"{self.kind}/{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class BundleKey:
+class BundleKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Reconcile one Bundle."""
 
     namespace: str

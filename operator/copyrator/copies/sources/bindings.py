@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from copyrator.api.keys import ObjectName, RuleKey
 from copyrator.api.rule_spec import ConflictPolicy
@@ -264,8 +265,7 @@ def rule_context(rule: Rule) -> Mapping[str, str]:
     return {"name": rule.key.name, "namespace": rule.key.namespace}
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRequest:
+class CopyRequest(msgspec.Struct, frozen=True):
     """A binding in one namespace, as the planner takes it (copies.targets.planning.Want)."""
 
     binding: SourceBinding

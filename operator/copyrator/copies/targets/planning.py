@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import msgspec
+
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_spec import ConflictPolicy, DeletionPolicy
@@ -149,8 +151,7 @@ class Unmanaged:
 W = TypeVar("W", bound=Want)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetState(Generic[W]):
+class TargetState(msgspec.Struct, Generic[W], frozen=True):
     """The known state of one target."""
 
     requests: Sequence[W]
@@ -172,8 +173,7 @@ class TargetState(Generic[W]):
     """Others change the copy back each time, and the pause before the next write isn't over."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyDecision(Generic[W]):
+class CopyDecision(msgspec.Struct, Generic[W], frozen=True):
     """The decision. ``winner`` is the request that gets the target, or would get it."""
 
     act: Action
@@ -293,7 +293,10 @@ def _first_active(requests: Sequence[W]) -> W | None:
 
 
 def _first(requests: Sequence[W], fits: Callable[[W], bool]) -> W | None:
-    return next((request for request in requests if fits(request)), None)
+    for request in requests:
+        if fits(request):
+            return request
+    return None
 
 
 FEW_DELETIONS: Final = 20
