@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, Key, RuleKey
@@ -87,6 +87,11 @@ class Changes:
         self._pending: dict[Tenant, PendingChanges] = {}
         self._queues: dict[bool, WorkQueue[str]] = {True: WorkQueue(), False: WorkQueue()}
         """Of tenants with changes; by whether the rules are trusted, whose key is empty."""
+
+    @property
+    def are_of_several(self) -> bool:
+        """Whether they concern several tenants, or tenants and the trusted rules."""
+        return len(self._pending) > 1
 
     def add_binding(self, binding: SourceBinding) -> None:
         """A source is new or changed: all its targets are due."""
@@ -265,6 +270,15 @@ class KindView:
     def synced(self) -> bool:
         """Whether the absence of a copy can be relied on."""
         return self.registration.synced
+
+    def read(self, answer: Mapping[str, Any]) -> CopyRecord:
+        """Read the answer to a write, unless the watch has delivered this version meanwhile."""
+        metadata = answer["metadata"]
+        name = metadata["namespace"], metadata["name"]
+        known = self.copies.get(name) if self.writing.get(name) else None
+        if known is not None and known.resource_version == metadata["resourceVersion"]:
+            return known
+        return self.reader(answer)
 
 
 class RuleMetrics:

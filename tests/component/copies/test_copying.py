@@ -25,6 +25,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.copies.rules.summarize import summarize_rule
 from copyrator.copies.sources.watches import ALONE
+from copyrator.copies.targets.records import RecordReader
 from copyrator.copies.timing import DEFAULT_TIMING, CopyTiming
 from copyrator.workqueue.queue import Priority, RequeueAfter
 
@@ -121,6 +122,25 @@ async def test_a_new_namespace_gets_one_write_for_each_source(cluster, operator)
         await until(lambda: counts(cluster).get("desired") == 0)
         await operator.settled()
         cluster.seen.clear()
+
+
+async def test_a_written_version_is_decoded_once_whichever_shows_it_first(
+    cluster, operator, monkeypatch
+):
+    """The answer to the write, or the event of the watch."""
+    decoded = []
+    decode = RecordReader.__call__
+    monkeypatch.setattr(
+        RecordReader, "__call__", lambda self, body: decoded.append(body) or decode(self, body)
+    )
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    for number in range(20):
+        cluster.namespace(f"team-{number}")
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: counts(cluster).get("ready") == 20, "all copies")
+    await operator.settled()
+    versions = [body["metadata"]["resourceVersion"] for body in decoded]
+    assert len(versions) == len(set(versions)) == 20
 
 
 async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operator, monkeypatch):

@@ -685,7 +685,12 @@ class Targets(list[str]):
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    monkeypatch.setattr(controller, "TimeSlice", lambda: TimeSlice(SLICE, clock=count().__next__))
+    ticks = count().__next__
+
+    def new_slice(seconds: float = 0.0) -> TimeSlice:
+        return TimeSlice(2 if seconds == controller.QUEUEING_SECONDS else SLICE, clock=ticks)
+
+    monkeypatch.setattr(controller, "TimeSlice", new_slice)
     return Work()
 
 
@@ -696,6 +701,8 @@ async def test_tenants_take_turns_of_one_slice(work: Work) -> None:
         pass
     assert work.tenants()[:6] == ["many", "few"] * 3
     assert len(work.done) == 52
+    # No short slices: one with long steps would get nearly all the time.
+    assert [work.done.index(f"few-{number}") // SLICE for number in (0, SLICE)] == [1, 3]
 
 
 async def test_trusted_rules_wait_for_no_tenant(work: Work) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, ObjectName
@@ -87,11 +87,18 @@ class Kinds:
             return view
         assert self._context.sealer is not None
         reader = RecordReader(resource.key, self._context.sealer, self._shapes)
+
+        def decode(body: Mapping[str, Any]) -> CopyRecord:
+            metadata, view = body["metadata"], self._context.kinds.get(resource.key)
+            name = metadata["namespace"], metadata["name"]
+            written = view.copies.written(name, metadata["resourceVersion"]) if view else None
+            return written or reader(body)
+
         spec = WatchSpec(
             resource=resource,
             label_selector=SELECTOR,
             metadata_only=True,
-            decode=reader,
+            decode=decode,
             reserved=True,
         )
         early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []

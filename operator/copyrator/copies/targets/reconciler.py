@@ -574,7 +574,7 @@ class CopyWriter:
         match plan.act, plan.winner, self._view.copies.get(self._name):
             case Action.CREATE, CopyRequest() as winner, _:
                 answer = await self._send("POST", self._body(winner))
-                self._wrote(winner, self._view.reader(answer), "create")
+                self._wrote(winner, self._view.read(answer), "create")
             case Action.REPLACE, CopyRequest() as winner, CopyRecord() as record:
                 await self._replace(winner, record)
             case Action.ADOPT, CopyRequest() as winner, _:
@@ -615,7 +615,7 @@ class CopyWriter:
                 raise
             await self._delete(record.uid, record.resource_version)
             raise errors.ConflictError("deleted, to be recreated") from error
-        found = self._view.reader(answer)
+        found = self._view.read(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
             # The server's own form of our content: nothing changed.
             winner.desired.equal = winner.binding.compiled.sealer.digest(payload_of(whole))
@@ -625,7 +625,7 @@ class CopyWriter:
             metadata = answer["metadata"]
             body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
             self._claim(body, winner, metadata)
-            found = self._view.reader(await self._send("PUT", body))
+            found = self._view.read(await self._send("PUT", body))
         self._wrote(winner, found, "update")
 
     async def _adopt(self, winner: CopyRequest) -> None:
@@ -644,7 +644,7 @@ class CopyWriter:
                 raise
             await self._delete(unmanaged.uid, unmanaged.resource_version)
             raise errors.ConflictError("deleted, to be recreated") from error
-        self._wrote(winner, self._view.reader(answer), "adopt")
+        self._wrote(winner, self._view.read(answer), "adopt")
 
     async def _reseal(self, winner: CopyRequest) -> None:
         """Replace an object with the rule's marks by the wanted one, with a seal, in one write."""
@@ -667,7 +667,7 @@ class CopyWriter:
             self._claim(body, winner, live["metadata"])
         else:
             body = self._merged(winner, live)
-        self._wrote(winner, self._view.reader(await self._send("PUT", body)), "reseal")
+        self._wrote(winner, self._view.read(await self._send("PUT", body)), "reseal")
 
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that others may write to as well."""

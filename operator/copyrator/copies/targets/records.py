@@ -256,6 +256,12 @@ class Copies:
             return written.record
         return self._store.get(name)
 
+    def written(self, name: Name, version: str) -> CopyRecord | None:
+        """The record of our own write of this version, which the watch hasn't delivered yet."""
+        found = self._written.get(name)
+        record = found.record if found else None
+        return record if record and record.resource_version == version else None
+
     def owned_by(self, owner: str) -> Collection[Name]:
         """The names of the copies of a rule (``namespace/name``)."""
         return self._by_owner.get(owner, ())
