@@ -21,7 +21,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -50,6 +50,7 @@ from copyrator.kube.errors import (
 
 if TYPE_CHECKING:
     import aiohttp
+    from multidict import CIMultiDictProxy
 
 
 MOST: Final = 256
@@ -366,8 +367,23 @@ async def in_pieces(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None
         yield piece
 
 
+class Answer(NamedTuple):
+    """A whole answer, with what is used of an aiohttp.ClientResponse."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    raw: bytes
+
+    async def read(self) -> bytes:
+        """The body."""
+        return self.raw
+
+    def release(self) -> None:
+        """Its connection is free already."""
+
+
 async def read_answer(
-    response: aiohttp.ClientResponse, most: int | None, *, foreign: bool = False
+    response: aiohttp.ClientResponse | Answer, most: int | None, *, foreign: bool = False
 ) -> bytes:
     """Read the whole answer; `foreign` of a server that isn't trusted.
 
@@ -375,7 +391,7 @@ async def read_answer(
         AnswerTooLarge: it is longer than `most` bytes; the connection is closed.
         BrokenAnswer: as `in_pieces`.
     """
-    if most is None:
+    if most is None or isinstance(response, Answer):
         return await response.read()
     chunks, left = [], most
     try:

@@ -25,7 +25,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -36,12 +36,14 @@ from copyrator import __version__
 from copyrator.api.names import FIELD_MANAGER
 from copyrator.connections import Connector, aiohttp, keepalive_socket
 from copyrator.kube.client.answers import (
+    Answer,
     dropped_fields,
     from_answer,
     from_foreign_answer,
     no_answer,
     read_answer,
 )
+from copyrator.kube.client.exchange import MOST_BYTES, Exchange
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Refusal, Unreachable
 from copyrator.kube.resources import Resource
 from copyrator.workqueue.fairness import FairLimit, Waiters, tenant
@@ -580,6 +582,7 @@ class Transport:
         self._watch_slots = asyncio.Semaphore(watch_connections)
         self._request_slots = asyncio.Semaphore(REQUEST_CONNECTIONS)
         self._reads = FairLimit(each=TENANT_READS, together=TENANTS_READS)
+        self._exchange: tuple[Endpoint, Exchange] | None = None
         self._session = aiohttp.ClientSession(
             connector=_Connector(
                 limit=0,  # limited by the semaphores here
@@ -717,6 +720,7 @@ class Transport:
         """The response of a stream, which is released."""
         try:
             response = await self._open(call)
+            assert isinstance(response, aiohttp.ClientResponse)  # it has no body
             try:
                 yield response
             finally:
@@ -724,13 +728,13 @@ class Transport:
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise no_answer(self.connection.host, error) from error
 
-    async def _open(self, call: Call) -> aiohttp.ClientResponse:
+    async def _open(self, call: Call) -> aiohttp.ClientResponse | Answer:
         """Send, with renewed credentials where they were refused; return a success."""
         response = await self._send(call)
         if response.status < 300:
             return response
         try:
-            if self._most is None:
+            if self._most is None or isinstance(response, Answer):
                 error = await _error(response, call)
             else:
                 error = from_foreign_answer(response.status, response.headers)
@@ -743,7 +747,7 @@ class Transport:
             self._on_refused(error.refusal)
         raise error
 
-    async def _send(self, call: Call) -> aiohttp.ClientResponse:
+    async def _send(self, call: Call) -> aiohttp.ClientResponse | Answer:
         generation = self.connection.generation
         try:
             response = await self._send_once(call)
@@ -757,19 +761,24 @@ class Transport:
         response.release()
         return await self._send_once(call)
 
-    async def _send_once(self, call: Call) -> aiohttp.ClientResponse:
+    async def _send_once(self, call: Call) -> aiohttp.ClientResponse | Answer:
         headers = dict(await self.connection.headers())
         headers.update(call.headers)
         endpoint = self.connection.endpoint
         query = _query(tuple(call.params.items())) if call.params else ""
         if self._session.closed:
             raise Unreachable("the client is closed")
-        if call.writes and self._fence and not self._fence():  # checked just before sending
-            raise NotLeading("this replica isn't the leader, so it doesn't write")
+        check = partial(self._check_fence, call)
+        check()  # before a connection is made, too
+        body = _encoded(call.body)
+        if isinstance(body, bytes) and self._is_direct(call, body):
+            return await self._exchange_with(endpoint).send(
+                call.method, call.path + query, headers, body, call.timeout, check=check
+            )
         return await self._session.request(
             call.method,
             URL(f"{endpoint.host}{call.path}{query}", encoded=True),
-            data=_encoded(call.body),
+            data=body,
             headers=headers,
             ssl=endpoint.ssl or True,
             server_hostname=endpoint.server_hostname,
@@ -777,6 +786,26 @@ class Transport:
             timeout=call.timeout,
             allow_redirects=False,
         )
+
+    def _check_fence(self, call: Call) -> None:
+        if call.writes and self._fence and not self._fence():
+            raise NotLeading("this replica isn't the leader, so it doesn't write")
+
+    def _is_direct(self, call: Call, body: bytes) -> bool:
+        """Whether a small body goes to a server that is trusted, without a proxy on the way."""
+        bounded = call.most or self._most
+        return not (bounded or self.connection.endpoint.proxy) and len(body) <= MOST_BYTES
+
+    def _exchange_with(self, endpoint: Endpoint) -> Exchange:
+        """The present one; another where the credentials were renewed."""
+        known, exchange = self._exchange or (None, None)
+        if exchange is None or known is not endpoint:
+            assert self._session.connector is not None
+            exchange = Exchange(
+                self._session.connector, endpoint.host, endpoint.ssl, endpoint.server_hostname
+            )
+            self._exchange = endpoint, exchange
+        return exchange
 
 
 class _Connector(Connector):
@@ -820,7 +849,7 @@ def _encoded(body: Any) -> bytes | io.BytesIO | None:
     return encoded if len(encoded) < LARGE_BODY else io.BytesIO(encoded)
 
 
-async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
+async def _error(response: aiohttp.ClientResponse | Answer, call: Call) -> ApiError:
     try:
         status = msgspec.json.decode(await response.read())
     except msgspec.MsgspecError:
