@@ -288,7 +288,7 @@ async def test_a_deeply_nested_object_is_read_apart_from_a_long_page(
 ) -> None:
     for number in range(20):
         api.put(f"c{number:02}", data={"blob": "x" * 200_000})
-    deep = b"[" * 9_000 + b"]" * 9_000
+    deep = b"[" * 20_000 + b"]" * 20_000  # more than any Python decodes
     asked: list[int] = []
 
     async def serve(request: web.Request) -> web.StreamResponse:
