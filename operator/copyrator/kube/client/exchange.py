@@ -33,7 +33,7 @@ class Exchange:
 
     Args:
         connector: the pool.
-        url: the server's, without a path.
+        url: the server's, with its base path and credentials, if it has these.
         ssl: its TLS context.
         server_hostname: the name in its certificate, where that isn't the host of the URL.
     """
